@@ -44,6 +44,7 @@ from evomal.verdict.plan import ComparisonPlan
 
 CELL_NAME, TIMES_NAME = "cell.json", "times.json"
 _LONGEST = 64_000_000  # bytes
+_LATER_SETTINGS = ("scaled_to",)  # that the first cells did not have
 _GIT_SECONDS = 10
 _LONGEST_COMMIT = 60  # characters
 COMMIT = "EVOMAL_COMMIT"
@@ -115,6 +116,12 @@ class CellFolder:
             write_atomically(path, f"{seconds[0]:.3f}\n".encode())
 
 
+def _planned_settings(settings: SearchSettings) -> dict[str, Any]:
+    """The settings that can change a result; later ones are left out at their defaults, so that older cells match."""
+    later = {name for name in _LATER_SETTINGS if getattr(settings, name) == type(settings).model_fields[name].default}
+    return settings.model_dump(mode="json", exclude={*WORKPLACE, *later})
+
+
 @dataclass(frozen=True)
 class PlannedSearch:
     """One search of a campaign."""
@@ -134,7 +141,7 @@ class PlannedSearch:
     @property
     def planned(self) -> dict[str, Any]:
         """Everything that can change the result."""
-        settings = self.settings.model_dump(mode="json", exclude={*WORKPLACE})
+        settings = _planned_settings(self.settings)
         return {"method": self.method, "preset": self.preset, "seed": self.seed, "settings": settings}
 
     @property
@@ -232,10 +239,11 @@ class PlannedComparison:
         """Everything that can change the result; learned losses are identified by their searches."""
         task = self.task
         searches = [[str(one), canonical(one.planned)] for one in self.searches]
-        settings = self.settings.model_dump(mode="json", exclude={*WORKPLACE})
+        settings = _planned_settings(self.settings)
         return {
             "losses": list(task.losses), "seeds": task.seeds, "tune_lr": task.tune_lr, "rescale": task.rescale,
             "searches": searches, "settings": settings,
+            **({"tune_decay": True} if task.tune_decay else {}),
         }  # fmt: skip
 
     @property
@@ -253,6 +261,7 @@ class PlannedComparison:
             for name, searches in self.contestants.items()
         ]
         given = given_contestants(list(dict.fromkeys(names)), task, baseline=base, taken=[one.name for one in learned])
+        plan.require_decay(task)
         with place.timed() as seconds:
             found = compare_contestants(task, base, [*given, *learned], replace(plan, folder=self.folder))
             write_result(found, self.folder)
@@ -343,7 +352,7 @@ def _compact(comparison: Comparison) -> tuple[ComparedRow, ...]:
         left_out = tuple(score.left_out for score in loss.scores)
         return TrainedLoss(
             formula=loss.formula, lr=loss.lr, factor=loss.factor, test=tuple(tests),
-            left_out=left_out if any(left_out) else (),
+            left_out=left_out if any(left_out) else (), weight_decay=loss.weight_decay,
         )  # fmt: skip
 
     return tuple(

@@ -96,6 +96,8 @@ class TaskProtocol(BaseModel):
     """The number of evaluation seeds, which no search uses."""
     tune_lr: Annotated[int, Field(ge=0, le=_MOST_SEEDS)] = 9
     """The number of learning rates that are tried for every loss; 0 for the task's own only."""
+    tune_decay: bool = False
+    """Whether the weight decay of every loss is tuned, too."""
     rescale: bool = True
     """Whether every loss is also trained with the baseline's gradient at the start."""
     settings: dict[str, Any] = {}

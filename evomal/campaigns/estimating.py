@@ -20,6 +20,7 @@ from evomal.verdict.trials import ComparedTrial, TrialTrainer
 from evomal.verdict.tuning import SETTLING_SEEDS, TUNING_SEEDS
 
 _TRIED_TOGETHER, _STEPS = 16, (5, 25)
+_DECAYS = 6  # settings that a loss usually tries when its weight decay is tuned, too
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ def _trainings(plan: TaskPlan, task: Task) -> int:
     declared = plan.declared
     losses = len(_losses(task, declared.losses)) + len(plan.comparison.searches)
     settling = len(SETTLING_SEEDS) if declared.tune_lr > 1 else 0
-    tuning = declared.tune_lr * len(TUNING_SEEDS) + settling + declared.seeds if declared.tune_lr else 0
+    tried = declared.tune_lr + (_DECAYS if declared.tune_decay else 0)
+    tuning = tried * len(TUNING_SEEDS) + settling + declared.seeds if declared.tune_lr else 0
     return losses * (declared.seeds + tuning) + declared.rescale * (losses - 1) * declared.seeds
 
 

@@ -98,6 +98,8 @@ class TrainedLoss(FrozenModel):
     """None where the training diverged."""
     left_out: tuple[tuple[FiniteFloat, ...], ...] = ()
     """For every seed, the metric without each block of test samples (`Score.left_out`); empty if it is not known."""
+    weight_decay: FiniteFloat | None = None
+    """The weight decay, where it was tuned."""
 
 
 class ComparedRow(FrozenModel):
@@ -179,6 +181,12 @@ class MeasuredTask(FrozenModel):
         """Whether intervals include the choice of the test rows."""
         rows = () if self.comparison is None else self.comparison.rows
         return bool(rows) and all(bool(loss.left_out) for row in rows for loss in row.losses if loss is not None)
+
+    @property
+    def has_tuned_decay(self) -> bool:
+        """Whether the weight decay was tuned, too."""
+        rows = () if self.comparison is None else self.comparison.rows
+        return any(loss is not None and loss.weight_decay is not None for row in rows for loss in row.losses)
 
     @property
     def variant(self) -> Variant:
@@ -352,7 +360,7 @@ def _trained(loss: TrainedLoss, cell: ComparisonCell) -> Trained:
             cell.seeds, loss.test, loss.left_out or ((),) * len(loss.test), strict=True
         )
     )  # fmt: skip
-    return Trained(loss.formula, math.nan if loss.lr is None else loss.lr, loss.factor, scores)
+    return Trained(loss.formula, math.nan if loss.lr is None else loss.lr, loss.factor, scores, loss.weight_decay)
 
 
 def _rounded(value: Any) -> Any:

@@ -219,8 +219,8 @@ def _compare(plan: TaskPlan, pool: WorkerPool | None, limit: TimeLimit, listener
     if comparison.cell is not None or any(one.cell is None for one in comparison.searches):
         return
     options = ComparisonPlan.of(
-        seeds=declared.seeds, tune_lr=declared.tune_lr, rescale=declared.rescale, settings=comparison.settings,
-        listener=limit.listener(listener),
+        seeds=declared.seeds, tune_lr=declared.tune_lr, tune_decay=declared.tune_decay, rescale=declared.rescale,
+        settings=comparison.settings, listener=limit.listener(listener),
     )  # fmt: skip
     if listener is not None:
         listener.announce(str(comparison))

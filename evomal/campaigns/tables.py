@@ -170,6 +170,12 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
     rows = ", which allow for other test rows" if with_rows else ", for these test rows"
     if 0 < len(with_rows) < len(compared):
         rows += f" on {', '.join(task.title for task in with_rows)}"
+    decays = {task.title: task.has_tuned_decay for task in compared}
+    tuned_too = [title for title, has_decay in decays.items() if has_decay]
+    what = "learning rates and weight decays" if compared and len(tuned_too) == len(decays) else "only learning rates"
+    what += " are tuned"
+    if 0 < len(tuned_too) < len(decays):
+        what += f", and weight decays on {', '.join(tuned_too)}"
     return _wrapped(
         f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
         "metric says otherwise. n: searches, or one loss file. Differences are mean differences of costs with 95 % "
@@ -177,7 +183,7 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
         '"better" or "worse" follows if there are at least five pairs, the interval excludes 0 and p is at most '
         "0.0625, the smallest p of five pairs; nothing is corrected for the number of comparisons. The best known loss "
         "has the lowest test mean, which favours it; known losses have their default options unless the name shows "
-        "others, and only learning rates are tuned. Recommended: the loss that a search recommends, its own or a known "
+        f"others, and {what}. Recommended: the loss that a search recommends, its own or a known "
         "one. ± is a standard deviation behind a mean, and half of a 95 % interval behind a difference or a lead."
     )
 

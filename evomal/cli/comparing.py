@@ -49,6 +49,10 @@ TuneRates = Annotated[
         rich_help_panel=TRAININGS,
     ),
 ]
+TuneDecay = Annotated[
+    bool,
+    typer.Option("--tune-decay", help="Also tune the weight decay of each loss.", rich_help_panel=TRAININGS),
+]
 Rescale = Annotated[
     bool,
     typer.Option(help="Also train with each loss scaled to the gradient of the baseline.", rich_help_panel=TRAININGS),
@@ -71,6 +75,7 @@ def compare_losses(
     seeds: Seeds = 5,
     search_seeds: SearchSeeds = 1,
     tune_lr: TuneRates = 0,
+    tune_decay: TuneDecay = False,
     rescale: Rescale = True,
     rates: Annotated[
         list[str] | None, typer.Option(help="Learning rates to compare at, comma-separated.", rich_help_panel=TRAININGS)
@@ -96,6 +101,8 @@ def compare_losses(
         raise InputError("--search-each needs --rates: it searches at each of them")
     if rates and tune_lr:
         raise InputError("--tune-lr cannot be combined with --rates, which compares at each of the given rates")
+    if tune_decay and not tune_lr:
+        raise InputError("--tune-decay needs --tune-lr: both are tuned together")
     chosen = task_from_spec(task, model, data, hardships, preset=options.preset_name)
     common: dict[str, Any] = {
         "methods": _methods(methods), "losses": split_losses(losses, chosen), "seeds": seeds,
@@ -104,7 +111,7 @@ def compare_losses(
     with _stoppable(out) as listener:
         common["listener"] = listener
         if not rates:
-            found: Result = compare(chosen, tune_lr=tune_lr, rescale=rescale, **common)
+            found: Result = compare(chosen, tune_lr=tune_lr, tune_decay=tune_decay, rescale=rescale, **common)
         else:
             found = rate_curve(chosen, rates=split_rates(rates), search_each=search_each, **common)
     _show(found, out, as_json=as_json)
@@ -124,6 +131,7 @@ def transfer_losses(
     seeds: Seeds = 5,
     search_seeds: SearchSeeds = 5,
     tune_lr: TuneRates = 0,
+    tune_decay: TuneDecay = False,
     rescale: Rescale = True,
     options: SettingsOptions,
     jobs: Jobs = 1,
@@ -143,8 +151,8 @@ def transfer_losses(
     with _stoppable(out) as listener:
         found = transfer(
             target, losses=split_losses(loss, target), source=learned_on, methods=_methods(methods), seeds=seeds,
-            search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, settings=settings, folder=out,
-            listener=listener, jobs=jobs,
+            search_seeds=search_seeds, tune_lr=tune_lr, tune_decay=tune_decay, rescale=rescale, settings=settings,
+            folder=out, listener=listener, jobs=jobs,
         )  # fmt: skip
     _show(found, out, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""Many trials as one: models stacked along a leading dimension, each with its own loss and learning rate.
+"""Many trials as one: models stacked along a leading dimension, each with its own loss, learning rate and weight decay.
 
 Trials of one seed and split form a group: they start from the same weights and see the same batches. A group has at
 least two places, filled up where needed: matrix products of a single member take another kernel, and a trial alone
@@ -47,6 +47,7 @@ class Member:
     loss: TrialLoss
     lr: float
     factor: float = 1.0
+    decay: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,8 @@ class TrialStack:
         self._losses.load(self._in_places(lambda member: member.loss, None))
         factors = torch.tensor(self._in_places(lambda member: member.factor, 1.0), dtype=torch.float64)
         self._factors.copy_(factors.view(-1, 1, 1))
+        for optimizer in self._optimizers:
+            optimizer.multiply_decay(self._in_places(lambda member: member.decay, 1.0))
         chosen = [None if group.rows is None else group.rows[0] for group in groups]
         self._feed.open([(group.seed, "training") for group in groups], pool=self._pool, chosen=chosen)
 

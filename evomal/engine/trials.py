@@ -345,7 +345,7 @@ def _times(count: int, report: StepsDone) -> StepsDone:
 
 
 def _group(trials: Sequence[Trial], setup: TrainingSetup) -> Group:
-    members = tuple(Member(trial.loss, trial.lr, trial.factor) for trial in trials)
+    members = tuple(Member(trial.loss, trial.lr, trial.factor, trial.decay) for trial in trials)
     seed, split = trials[0].seed, trials[0].split
     return Group(seed, members, setup.resplit(split) if split else None)
 
@@ -362,7 +362,7 @@ def looped_trials(
     training, last_key = None, None
     for place, trial in enumerate(trials):
         loss.load(trial.loss, trial.factor)
-        key = trial.seed, trial.split, None if isinstance(trial.loss, WeightedTree) else trial.loss
+        key = trial.seed, trial.split, trial.decay, None if isinstance(trial.loss, WeightedTree) else trial.loss
         if training is None or key != last_key:  # else all that differs is in memory that can be written again
             training = None  # its memory is free before the next one needs some
             training, last_key = Training(_own_setup(setup, trial), loss), key
@@ -376,8 +376,8 @@ def looped_trials(
 
 
 def _own_setup(setup: TrainingSetup, trial: Trial) -> TrainingSetup:
-    """Returns the setup with the seed and the split of a trial."""
-    setup = dataclasses.replace(setup, seed=trial.seed)
+    """Returns the setup with the seed, the weight decay and the split of a trial."""
+    setup = dataclasses.replace(setup, seed=trial.seed, recipe=setup.recipe.with_decay(trial.decay))
     if not trial.split:
         return setup
     pool, rows = joined_parts(setup.data), setup.resplit(trial.split)

@@ -1,7 +1,8 @@
-"""Optimizers for stacks of models: every member has its own learning rate, a tensor that a captured step can read.
+"""Optimizers for stacks of models: every member has its own learning rate and weight decay, in tensors that a captured
+step can read.
 
 The operations and their order are those of `torch.optim` (SGD: Sutskever et al., 2013; Adam: Kingma and Ba, 2015;
-AdamW: Loshchilov and Hutter, 2019), whose learning rate is one number for all parameters.
+AdamW: Loshchilov and Hutter, 2019), which have one learning rate and one weight decay for all parameters.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +31,12 @@ class StackedOptimizer(ABC):
         members, device, dtype = len(parameters[0]), parameters[0].device, parameters[0].dtype
         self.rates = torch.zeros(members, device=device, dtype=dtype)
         """`[P]`: the learning rate of each member."""
-        self._rates = [self.rates.view(-1, *[1] * (value.dim() - 1)) for value in parameters]
+        self.decays = torch.full_like(self.rates, self._decay)
+        """`[P]`: the weight decay of each member."""
+        self._rates, self._decays = (
+            [numbers.view(-1, *[1] * (value.dim() - 1)) for value in parameters]
+            for numbers in (self.rates, self.decays)
+        )
         self.state: list[list[Tensor]] = [
             [torch.zeros_like(value, requires_grad=False) for value in parameters] for _ in range(self.buffers)
         ]
@@ -46,6 +52,10 @@ class StackedOptimizer(ABC):
         self.step_count.zero_()
         for tensors in self.state:
             torch._foreach_zero_(tensors)
+
+    def multiply_decay(self, multiples: Sequence[float]) -> None:
+        """Give each member that multiple of the weight decay of the options."""
+        self.decays.copy_(self._decay * torch.tensor(multiples, dtype=torch.float64))
 
     def copy_rows(self, other: "StackedOptimizer", rows: Tensor) -> None:
         """Take over the state of some members of another stack."""
@@ -74,7 +84,7 @@ class StackedOptimizer(ABC):
 
     def _add_weight_decay(self, gradients: list[Tensor]) -> None:
         if self._decay:
-            torch._foreach_add_(gradients, self._parameters, alpha=self._decay)
+            torch._foreach_addcmul_(gradients, self._parameters, self._decays)
 
 
 class StackedSGD(StackedOptimizer):
@@ -101,7 +111,7 @@ class StackedSGD(StackedOptimizer):
         options, (velocities,) = self._options, self.state
         for parameter, velocity in zip(self._parameters, velocities, strict=True):
             updates_triton.sgd(
-                parameter, velocity, self.rates, momentum=options["momentum"], decay=self._decay,
+                parameter, velocity, self.rates, self.decays, momentum=options["momentum"],
                 nesterov=options["nesterov"],
             )  # fmt: skip
 
@@ -115,7 +125,8 @@ class StackedAdam(StackedOptimizer):
         if not self._is_decoupled:
             self._add_weight_decay(gradients)
         elif self._decay:
-            torch._foreach_mul_(self._parameters, [1 - rate * self._decay for rate in self._rates])
+            pairs = zip(self._rates, self._decays, strict=True)
+            torch._foreach_mul_(self._parameters, [1 - rate * decay for rate, decay in pairs])
         means, squares = self.state
         inverse, root = self._corrections()
         first, second = self._options["betas"]
@@ -146,7 +157,7 @@ class StackedAdam(StackedOptimizer):
         corrections = self._corrections()
         for parameter, mean, square in zip(self._parameters, *self.state, strict=True):
             updates_triton.adam(
-                parameter, mean, square, self.rates, corrections, decay=self._decay, betas=self._options["betas"],
+                parameter, mean, square, self.rates, self.decays, corrections, betas=self._options["betas"],
                 stabiliser=self._options["eps"], decoupled=self._is_decoupled,
             )  # fmt: skip
 

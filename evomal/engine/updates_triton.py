@@ -15,23 +15,24 @@ _BLOCK = 1024
 
 @triton.jit(do_not_specialize=["size", "total"])  # type: ignore[untyped-decorator]
 def _sgd_kernel(  # type: ignore[no-untyped-def]
-    parameters, gradients, velocities, rates, size, total, momentum, decay,
+    parameters, gradients, velocities, rates, decays, size, total, momentum,
     NESTEROV: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < total
     parameter = tl.load(parameters + place, mask=inside)
-    gradient = tl.load(gradients + place, mask=inside) + decay * parameter
+    member = place // size
+    gradient = tl.load(gradients + place, mask=inside) + tl.load(decays + member, mask=inside) * parameter
     velocity = tl.load(velocities + place, mask=inside) * momentum + gradient
     direction = gradient + momentum * velocity if NESTEROV else velocity
-    rate = tl.load(rates + place // size, mask=inside)
+    rate = tl.load(rates + member, mask=inside)
     tl.store(velocities + place, velocity, mask=inside)
     tl.store(parameters + place, parameter - rate * direction, mask=inside)
 
 
 @triton.jit(do_not_specialize=["size", "total"])  # type: ignore[untyped-decorator]
 def _adam_kernel(  # type: ignore[no-untyped-def]
-    parameters, gradients, means, squares, rates, corrections, size, total, decay,
+    parameters, gradients, means, squares, rates, decays, corrections, size, total,
     BETA1: tl.constexpr, BETA2: tl.constexpr, STABILISER: tl.constexpr,  # noqa: N803
     DECOUPLED: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
@@ -39,7 +40,9 @@ def _adam_kernel(  # type: ignore[no-untyped-def]
     inside = place < total
     parameter = tl.load(parameters + place, mask=inside)
     gradient = tl.load(gradients + place, mask=inside)
-    rate = tl.load(rates + place // size, mask=inside)
+    member = place // size
+    rate = tl.load(rates + member, mask=inside)
+    decay = tl.load(decays + member, mask=inside)
     if DECOUPLED:
         parameter *= 1.0 - rate * decay
     else:
@@ -53,13 +56,15 @@ def _adam_kernel(  # type: ignore[no-untyped-def]
     tl.store(parameters + place, parameter - rate * tl.load(corrections) * (mean / denominator), mask=inside)
 
 
-def sgd(parameter: Tensor, velocity: Tensor, rates: Tensor, *, momentum: float, decay: float, nesterov: bool) -> None:
-    """Update one parameter `[P, …]` and its velocity by its gradient; `rates` are `[P]`."""
-    _launch(_sgd_kernel, parameter, (velocity, rates), (float(momentum), float(decay)), NESTEROV=nesterov)
+def sgd(
+    parameter: Tensor, velocity: Tensor, rates: Tensor, decays: Tensor, *, momentum: float, nesterov: bool
+) -> None:  # fmt: skip
+    """Update one parameter `[P, …]` and its velocity by its gradient; `rates` and `decays` are `[P]`."""
+    _launch(_sgd_kernel, parameter, (velocity, rates, decays), (float(momentum),), NESTEROV=nesterov)
 
 
 def adam(
-    parameter: Tensor, mean: Tensor, square: Tensor, rates: Tensor, corrections: Tensor, *, decay: float,
+    parameter: Tensor, mean: Tensor, square: Tensor, rates: Tensor, decays: Tensor, corrections: Tensor, *,
     betas: tuple[float, float], stabiliser: float, decoupled: bool,
 ) -> None:  # fmt: skip
     """Update one parameter `[P, …]` and its moments by its gradient.
@@ -67,7 +72,7 @@ def adam(
     `corrections`: 1 / (1 − β1^t), and the root of 1 − β2^t.
     """
     _launch(
-        _adam_kernel, parameter, (mean, square, rates, corrections), (float(decay),),
+        _adam_kernel, parameter, (mean, square, rates, decays, corrections), (),
         BETA1=betas[0], BETA2=betas[1], STABILISER=stabiliser, DECOUPLED=decoupled,
     )  # fmt: skip
 

@@ -167,6 +167,20 @@ class Recipe:
         warmup = self.warmup if steps == self.steps or isinstance(self.warmup, float) else self.warmup / self.steps
         return dataclasses.replace(self, steps=steps, milestones=milestones, warmup=warmup)
 
+    @property
+    def has_decay(self) -> bool:
+        """Whether there is a weight decay that trials can multiply; a function that makes an optimizer has its own."""
+        return isinstance(self.optimizer, str) and self.weight_decay > 0
+
+    def with_decay(self, multiple: float) -> "Recipe":
+        """Return the recipe with a multiple of its weight decay.
+
+        Raises:
+            InputError: If the multiple is negative, or is not 1 although a function makes the optimizer.
+        """
+        multiple = finite_number("multiple", multiple, at_least=0)
+        return self if multiple == 1 else self.changed(weight_decay=self.weight_decay * multiple)
+
     def changed(self, **changes: Any) -> "Recipe":
         """Return the recipe with some values changed.
 

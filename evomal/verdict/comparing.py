@@ -36,7 +36,7 @@ from evomal.verdict.folder import TrainingLog
 from evomal.verdict.plan import ComparisonPlan
 from evomal.verdict.statistics import Paired
 from evomal.verdict.trials import ComparedTrial, Trials, log_description
-from evomal.verdict.tuning import TUNING_SEEDS, Tuning, matching_factor, tuned
+from evomal.verdict.tuning import TUNING_SEEDS, Setting, Tuning, matching_factor, tuned
 from evomal.verdict.words import Evidence, Verdict, nothing_found, verdict
 
 _Key = tuple[str, Variant]
@@ -52,6 +52,7 @@ def compare(
     seeds: int = 5,
     search_seeds: int = 1,
     tune_lr: int = 0,
+    tune_decay: bool = False,
     rescale: bool = True,
     preset: str = "quick",
     settings: SearchSettings | None = None,
@@ -74,6 +75,9 @@ def compare(
         search_seeds: The number of searches of each method.
         tune_lr: The number of learning rates to try on validation for every loss, including the baseline: with two
             seeds each, and three more for the best one; 0: none.
+        tune_decay: Whether to tune the weight decay of every loss, too, in powers of ten around the recipe's, from the
+            best learning rate on. SGD multiplies it by the learning rate, so that a small loss at a high rate has more
+            of it: a gain that disappears then came from weight decay. Needs `tune_lr`, and a weight decay.
         rescale: Whether to train with each loss also multiplied by the factor that gives its gradient the baseline's
             size at initialisation: a gain that disappears then came from the learning rate.
         preset: `quick` trains for 2,000 steps, `paper` for those of the task's recipe; `final_steps` and `milestones`
@@ -100,11 +104,12 @@ def compare(
         'undecided'
     """
     plan = ComparisonPlan.of(
-        seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, rescale=rescale, preset=preset, settings=settings,
-        folder=folder, progress=progress, listener=listener, jobs=jobs, **changes,
+        seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, tune_decay=tune_decay, rescale=rescale, preset=preset,
+        settings=settings, folder=folder, progress=progress, listener=listener, jobs=jobs, **changes,
     )  # fmt: skip
     (task,) = task_list("task", [task])
     task = plan.judged(task)
+    plan.require_decay(task)
     base, given = _given(task, losses, methods)
     with plan.running() as plan:
         return compare_contestants(task, base, [*given, *plan.search(methods, task, on=task)], plan)
@@ -131,8 +136,8 @@ def transfer(
         source: The task, or tasks, on which the methods search; None to compare given losses only.
         methods: Names of the methods that search on the source.
         search_seeds: The number of searches of each method.
-        **options: `seeds`, `tune_lr`, `rescale`, `preset`, `settings`, `folder`, `progress`, `listener`, `jobs` and
-            settings that differ from the preset, as for `compare`.
+        **options: `seeds`, `tune_lr`, `tune_decay`, `rescale`, `preset`, `settings`, `folder`, `progress`, `listener`,
+            `jobs` and settings that differ from the preset, as for `compare`.
 
     Returns:
         The comparison on the target task, and the fitness of each search on the source.
@@ -149,6 +154,7 @@ def transfer(
     """
     plan = ComparisonPlan.of(search_seeds=search_seeds, **options)
     (to,) = task_list("to", [to])
+    plan.require_decay(to)
     sources = [] if source is None else task_list("source", source)
     if not sources and isinstance(losses, list | tuple | Mapping) and not losses:
         raise InputError("a transfer needs losses, or a source task on which to search for them")
@@ -239,18 +245,17 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
     with TrainingLog(plan.folder, log_description(task, plan.settings)) as log:
         trials = Trials(task, plan.settings, log, plan.pool, plan.listener)
         trials.expect(_number_of_trials(everyone, others, plan))
-        entries = _entries("plain", everyone, lambda loss: (trials.own_lr, 1.0), trials, plan)
+        entries = _entries("plain", everyone, lambda loss: (Setting(trials.own_lr), 1.0), trials, plan)
         if plan.tune_lr:
             losses = _distinct(everyone)
-            plan.announce(
-                f"trying {plural(plan.tune_lr, 'learning rate')} or more for each of {plural(len(losses), 'loss')}"
-            )
-            tuning = tuned(losses, baseline, trials, plan.tune_lr, task)
-            entries += _entries("tuned", everyone, lambda loss: (tuning.best[loss.key], 1.0), trials, plan)
+            what = f"{plural(plan.tune_lr, 'learning rate')} or more{', and weight decays,' if plan.tune_decay else ''}"
+            plan.announce(f"trying {what} for each of {plural(len(losses), 'loss')}")
+            tuning = tuned(losses, baseline, trials, plan.tune_lr, task, decays=plan.tune_decay)
+            entries += _entries("tuned", everyone, lambda loss: (tuning.of(loss), 1.0), trials, plan)
         if plan.rescale and others:
             entries += _entries(
-                "rescaled", others, lambda loss: (trials.own_lr, matching_factor(task, loss.loss, baseline.loss)),
-                trials, plan,
+                "rescaled", others,
+                lambda loss: (Setting(trials.own_lr), matching_factor(task, loss.loss, baseline.loss)), trials, plan,
             )  # fmt: skip
     rows = {(entry.name, entry.variant): entry for entry in entries}
 
@@ -289,8 +294,8 @@ def _given(
 
 
 def _entries(
-    variant: Variant, contestants: Sequence[Contestant], lr_and_factor: Callable[[ComparedLoss], tuple[float, float]],
-    trials: Trials, plan: ComparisonPlan,
+    variant: Variant, contestants: Sequence[Contestant],
+    setting_and_factor: Callable[[ComparedLoss], tuple[Setting, float]], trials: Trials, plan: ComparisonPlan,
 ) -> list[Entry]:  # fmt: skip
     """A row for each contestant; a loss that several of them have is trained once."""
     losses = _distinct(contestants)
@@ -298,13 +303,16 @@ def _entries(
     plan.announce(f"training with {plural(len(losses), 'loss')}, {plural(plan.seeds, 'seed')} each{suffix}")
     made = {}
     for loss in losses:
-        lr, factor = lr_and_factor(loss)
-        made[loss.key] = [ComparedTrial(loss, lr, seed, factor) for seed in plan.evaluation_seeds]
+        setting, factor = setting_and_factor(loss)
+        made[loss.key] = [
+            ComparedTrial(loss, setting.lr, seed, factor, decay=setting.decay) for seed in plan.evaluation_seeds
+        ]
     scores = trials.run([trial for row in made.values() for trial in row])
 
     def trained(loss: ComparedLoss) -> Trained:
         row = made[loss.key]
-        return Trained(loss.formula, row[0].lr, row[0].factor, tuple(scores[trial] for trial in row))
+        decay = trials.own_decay * row[0].decay if variant == "tuned" and plan.tune_decay else None
+        return Trained(loss.formula, row[0].lr, row[0].factor, tuple(scores[trial] for trial in row), decay)
 
     return [
         Entry(

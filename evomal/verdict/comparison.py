@@ -190,6 +190,8 @@ class Trained:
     lr: _Number
     factor: _Number
     scores: Annotated[tuple[RecordedScore, ...], Field(min_length=1, max_length=_MOST_SCORES)]
+    weight_decay: _Number | None = None
+    """The weight decay, where it was tuned; None: the recipe's."""
 
     def __repr__(self) -> str:
         tests = ", ".join("diverged" if score.diverged else f"{score.test:.4g}" for score in self.scores)
@@ -285,6 +287,11 @@ class Comparison(Document, Displayed):
         """Whether all intervals include the choice of the test rows."""
         known = [found for found in self.differences.values() if found.low is not None]
         return bool(known) and all(found.error_of_rows is not None for found in known)
+
+    @property
+    def has_tuned_decay(self) -> bool:
+        """Whether the weight decay was tuned, too."""
+        return any(loss is not None and loss.weight_decay is not None for one in self.entries for loss in one.losses)
 
     def entry(self, name: str, variant: Variant = "plain") -> Entry:
         """Return the row of that name and variant.

@@ -20,6 +20,7 @@ from evomal.runs.executors import ProcessPool, WorkerPool, worker_pool
 from evomal.runs.results import Best
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
+from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 from evomal.text import plural
 from evomal.threads import thread_count
@@ -144,6 +145,7 @@ class ComparisonPlan:
     progress: bool
     listener: SearchListener | None
     jobs: int = 1
+    tune_decay: bool = False
     pool: WorkerPool | None = None
     """The workers, while the plan is running; None if this process does all the work."""
 
@@ -151,7 +153,7 @@ class ComparisonPlan:
     def of(
         cls, *, seeds: int = 5, search_seeds: int = 1, tune_lr: int = 0, rescale: bool = True, preset: str = "quick",
         settings: SearchSettings | None = None, folder: str | os.PathLike[str] | None = None, progress: bool = False,
-        listener: SearchListener | None = None, jobs: int = 1, **changes: Any,
+        listener: SearchListener | None = None, jobs: int = 1, tune_decay: bool = False, **changes: Any,
     ) -> "ComparisonPlan":  # fmt: skip
         """The plan of the arguments of `compare`; InputError if one is not valid."""
         resolved = SearchSettings.given(settings, preset, changes)
@@ -161,8 +163,10 @@ class ComparisonPlan:
         whole_number("jobs", jobs, at_least=1, at_most=_MOST_JOBS)
         if jobs > 1 and resolved.executor != "local":
             raise InputError(f"jobs must be 1 with executor {resolved.executor}, which has workers, but got {jobs}")
+        if tune_decay and not tune_lr:
+            raise InputError("tune_decay needs tune_lr to be at least 1 but got 0")
         place = None if folder is None else path_to("folder", folder)
-        return cls(resolved, seeds, search_seeds, tune_lr, rescale, place, progress, listener, jobs)
+        return cls(resolved, seeds, search_seeds, tune_lr, rescale, place, progress, listener, jobs, bool(tune_decay))
 
     def at_rate(self, rate: float) -> "ComparisonPlan":
         """The plan at a learning rate, with a folder of its own."""
@@ -172,6 +176,17 @@ class ComparisonPlan:
     def judged(self, task: Task) -> Task:
         """The task with the metric of the settings, if they name one."""
         return task if self.settings.metric is None else task.judged_by(self.settings.metric)
+
+    def require_decay(self, task: Task) -> None:
+        """Raise InputError if the weight decay is to be tuned, and the task is trained without."""
+        recipe = final_recipe(task.recipe, self.settings)
+        if not self.tune_decay or recipe.has_decay:
+            return
+        if not isinstance(recipe.optimizer, str):
+            raise InputError(f"tune_decay cannot be used for {task.name}, as a function makes the recipe's optimizer")
+        raise InputError(
+            f"tune_decay needs a weight decay to begin with, but {task.name} has none: set one, as in weight_decay=1e-4"
+        )
 
     @property
     def evaluation_seeds(self) -> range:

@@ -31,7 +31,10 @@ def comparison_markdown(comparison: Comparison, *, verdicts: bool = True, diverg
     if comparison.tune_lr:
         rates = comparison.rates
         span = f" from {rates[0]:g} to {rates[-1]:g}" if rates[0] < rates[-1] else ""
-        head += f"; tuned: the best of {plural(len(rates), 'learning rate')}{span} on validation, for every loss"
+        what = f"the best of {plural(len(rates), 'learning rate')}{span}"
+        if comparison.has_tuned_decay:
+            what += ", and of weight decays in powers of ten,"
+        head += f"; tuned: {what} on validation, for every loss"
     lines = [
         f"{escape_markdown(head)}.",
         "",
@@ -93,6 +96,8 @@ def _cells(entry: Entry, comparison: Comparison) -> tuple[str, ...]:
         return name, "", "nothing found", "", "", ""
     rates = sorted({loss.lr for loss in trained if math.isfinite(loss.lr)})
     shown_rates = "–".join(f"{rate:g}" for rate in dict.fromkeys((*rates[:1], *rates[-1:])))  # empty if not recorded
+    if decays := sorted({loss.weight_decay for loss in trained if loss.weight_decay is not None}):
+        shown_rates += f", decay {'–'.join(f'{decay:g}' for decay in dict.fromkeys((decays[0], decays[-1])))}"
     scores = [score for loss in trained for score in loss.scores]
     summary = summarised([math.inf if score.diverged else score.test for score in scores])
     if summary.mean is None:
@@ -225,6 +230,7 @@ def training_columns(comparison: Comparison) -> dict[str, list[Any]]:
                 rows.append({**of_loss, "outcome": "nothing found"})
                 continue
             of_loss |= {"formula": loss.formula, "lr": loss.lr, "factor": loss.factor}
+            of_loss |= {} if loss.weight_decay is None else {"weight_decay": loss.weight_decay}
             for score in loss.scores:
                 values = {"test": score.test, "validation": score.validation}
                 values |= {f"test_{name}": value for name, value in score.metrics.items()}

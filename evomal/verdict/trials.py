@@ -40,14 +40,17 @@ class ComparedTrial:
     seed: int
     factor: float = 1.0
     test: bool = True
+    decay: float = 1.0
+    """What the recipe's weight decay is multiplied by."""
 
     @property
     def training(self) -> dict[str, Any]:
         """What distinguishes its training; trials that differ in their procedures have one training."""
-        return {
+        found = {
             "loss": self.compared.identity, "lr": self.lr, "factor": repr(self.factor), "seed": self.seed,
             "test": self.test,
         }  # fmt: skip
+        return found if self.decay == 1 else {**found, "decay": self.decay}
 
     @property
     def key(self) -> dict[str, Any]:
@@ -58,7 +61,7 @@ class ComparedTrial:
     @property
     def trial(self) -> Trial:
         """The trial for the engine."""
-        return Trial(self.compared.loss, self.lr, self.seed, self.factor)
+        return Trial(self.compared.loss, self.lr, self.seed, self.factor, decay=self.decay)
 
 
 class TrialTrainer:
@@ -111,6 +114,11 @@ class Trials:
     def own_lr(self) -> float:
         """The untuned learning rate: that of the settings, or the task's."""
         return self._task.recipe.lr if self._settings.lr is None else self._settings.lr
+
+    @property
+    def own_decay(self) -> float:
+        """The untuned weight decay."""
+        return final_recipe(self._task.recipe, self._settings).weight_decay
 
     def expect(self, trainings: int) -> None:
         """Announce to the listener how many trials will come."""

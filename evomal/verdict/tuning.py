@@ -1,8 +1,13 @@
-"""Whether a gain is only a learning rate: every loss at its best learning rate, and with the baseline's gradient."""
+"""Whether a gain is only a learning rate: every loss at its best one, and with the baseline's gradient.
+
+The same for weight decay, where that is tuned, too: SGD multiplies it by the learning rate, so that a small loss at a
+high learning rate has more of it than a large one at a low rate.
+"""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -28,7 +33,16 @@ SETTLING_SEEDS = range(2002, 2005)
 _MOST_FURTHER = 4  # learning rates beyond the first ones, at either end
 _FEWEST_TO_EXTEND = 3  # learning rates: with two, each is at an end
 _BATCHES = 8
+_DECAY_RATIO = 10.0
+_LEAST_DECAY, _MOST_DECAY = 1e-2, 1e3  # as multiples of the recipe's
 _ROUNDING = 2e-3  # of rates that were multiplied several times, each time rounded to four digits
+
+
+class Setting(NamedTuple):
+    """What is tuned: a learning rate, and a weight decay as a multiple of the recipe's."""
+
+    lr: float
+    decay: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -37,10 +51,17 @@ class Tuning:
 
     rates: tuple[float, ...]
     best: dict[str, float]
+    decays: dict[str, float] = field(default_factory=dict)
+    """The best weight decay for each loss, as a multiple of the recipe's."""
+
+    def of(self, loss: ComparedLoss) -> Setting:
+        """The best setting of a loss."""
+        return Setting(self.best[loss.key], self.decays[loss.key])
 
 
 def tuned(
-    losses: Sequence[ComparedLoss], baseline: ComparedLoss, trials: Trials, number: int, task: Task
+    losses: Sequence[ComparedLoss], baseline: ComparedLoss, trials: Trials, number: int, task: Task, *,
+    decays: bool = False,
 ) -> Tuning:  # fmt: skip
     """Try that number of learning rates, and further ones while the first or the last is the best of a main loss.
 
@@ -48,24 +69,27 @@ def tuned(
     with further seeds, and stays the best only if it is with all of them. Neither the baseline nor the loss with the
     lowest cost should be left at an end of the rates, beyond which a better one may lie: against a badly tuned one, a
     loss would seem to gain. Every loss gets the same rates, among them those that searches found for their losses.
+
+    With `decays`, the weight decay is tuned as well: from its best learning rate on, each loss goes to neighbouring
+    learning rates and weight decays as long as one of them is better.
     """
     rates = tried_rates(trials.own_lr, number)
     known = (_rounded(trials.own_lr), *rates)
     found = [rate for rate in found_rates(losses) if number > 1 and _equal(rate, known) is None]
-    curves = {loss.key: _RateCurve(loss, task) for loss in losses}
+    curves = {loss.key: _TunedLoss(loss, task) for loss in losses}
     trainings = len(TUNING_SEEDS) * len({loss.identity for loss in losses})  # procedures share them
 
     def try_rates(some: Sequence[float]) -> None:
-        _train([(curve, rate) for rate in some for curve in curves.values()], TUNING_SEEDS, trials)
+        _train([(curve, Setting(rate)) for rate in some for curve in curves.values()], TUNING_SEEDS, trials)
 
     if found:
         trials.expect(trainings * len(found))
     try_rates([*rates, *found])
     while _FEWEST_TO_EXTEND <= number <= len(rates) < number + _MOST_FURTHER:
-        leader = min(curves.values(), key=lambda curve: curve.mean(curve.best(rates)))
+        leader = min(curves.values(), key=lambda curve: curve.mean(curve.best_of(rates)))
         main = {curves[baseline.key].loss.identity, leader.loss.identity}
-        _settle([curve for curve in curves.values() if curve.loss.identity in main], rates, trials)
-        best, ratio = {curve.best(rates) for curve in (curves[baseline.key], leader)}, rates[1] / rates[0]
+        _settle([curve for curve in curves.values() if curve.loss.identity in main], trials, rates)
+        best, ratio = {curve.best_of(rates).lr for curve in (curves[baseline.key], leader)}, rates[1] / rates[0]
         if rates[-1] in best:
             beyond = _rounded(rates[-1] * ratio)
         elif rates[0] in best:
@@ -80,57 +104,100 @@ def tuned(
         rates = sorted([*rates, beyond])
     tried = sorted({*rates, *found})
     if len(tried) > 1:
-        _settle([*curves.values()], tried, trials)
-    return Tuning(tuple(tried), {key: curve.best(tried) for key, curve in curves.items()})
+        _settle([*curves.values()], trials)
+    if decays:
+        _tune_decays([*curves.values()], tried, trials)
+    best_settings = {key: curve.best for key, curve in curves.items()}
+    return Tuning(
+        tuple(tried),
+        {key: best.lr for key, best in best_settings.items()},
+        {key: best.decay for key, best in best_settings.items()},
+    )
 
 
-class _RateCurve:
-    """The validation costs of one loss at every learning rate that was tried."""
+def _tune_decays(curves: Sequence["_TunedLoss"], rates: Sequence[float], trials: Trials) -> None:
+    """Try the neighbours of each loss's best setting, until all of those have been tried."""
+    while pairs := [
+        (curve, setting) for curve in curves for setting in _neighbours(curve.best, rates) if not curve.has(setting)
+    ]:
+        trials.expect(len(TUNING_SEEDS) * len({(curve.loss.identity, setting) for curve, setting in pairs}))
+        _train(pairs, TUNING_SEEDS, trials)
+        _settle(curves, trials)
+
+
+def _neighbours(best: Setting, rates: Sequence[float]) -> list[Setting]:
+    """The next weight decays at the same learning rate, and the next learning rates at the same weight decay."""
+    power, place = round(math.log(best.decay, _DECAY_RATIO)), rates.index(best.lr)
+    decays = [_DECAY_RATIO ** (power + step) for step in (1, -1)]
+    return [
+        *(Setting(best.lr, decay) for decay in decays if _LEAST_DECAY <= decay <= _MOST_DECAY),
+        *(Setting(rates[next_one], best.decay) for next_one in (place - 1, place + 1) if 0 <= next_one < len(rates)),
+    ]
+
+
+class _TunedLoss:
+    """The validation costs of one loss at every setting that was tried."""
 
     def __init__(self, loss: ComparedLoss, task: Task) -> None:
         self.loss, self._higher_is_better = loss, task.metric.higher_is_better
-        self._costs: dict[float, dict[int, float]] = {}
-        """By rate and seed."""
+        self._costs: dict[Setting, dict[int, float]] = {}
+        """By setting and seed."""
 
-    def add(self, rate: float, seed: int, score: Score) -> None:
+    def add(self, setting: Setting, seed: int, score: Score) -> None:
         """Add what a training came to."""
         cost = cost_of(score, score.validation, higher_is_better=self._higher_is_better)
-        self._costs.setdefault(rate, {})[seed] = cost
+        self._costs.setdefault(setting, {})[seed] = cost
 
-    def mean(self, rate: float) -> float:
-        """Returns the mean cost at a rate."""
-        return sum(self._costs[rate].values()) / len(self._costs[rate])
+    def has(self, setting: Setting) -> bool:
+        """Whether the setting was tried."""
+        return setting in self._costs
 
-    def best(self, rates: Sequence[float]) -> float:
-        """Returns the rate with the lowest mean, the lower one of equals."""
-        return min(rates, key=lambda rate: (self.mean(rate), rate))
+    def mean(self, setting: Setting) -> float:
+        """Returns the mean cost at a setting."""
+        return sum(self._costs[setting].values()) / len(self._costs[setting])
 
-    def is_settled(self, rate: float) -> bool:
-        """Whether the rate was tried with all seeds."""
-        return self._costs[rate].keys() >= {*SETTLING_SEEDS}
+    @property
+    def best(self) -> Setting:
+        """The setting with the lowest mean; of equal ones that with the lower rate, then the usual decay."""
+        return min(self._costs, key=lambda one: (self.mean(one), one.lr, abs(math.log(one.decay)), one.decay))
+
+    def best_of(self, rates: Sequence[float]) -> Setting:
+        """Returns the best setting with one of these rates and the recipe's weight decay."""
+        return min(map(Setting, rates), key=lambda one: (self.mean(one), one.lr))
+
+    def is_settled(self, setting: Setting) -> bool:
+        """Whether the setting was tried with all seeds."""
+        return self._costs.get(setting, {}).keys() >= {*SETTLING_SEEDS}
 
 
-def _settle(curves: Sequence[_RateCurve], rates: Sequence[float], trials: Trials) -> None:
-    """Train with further seeds at each best rate, until the best one is one that has been."""
+def _settle(curves: Sequence[_TunedLoss], trials: Trials, rates: Sequence[float] | None = None) -> None:
+    """Train with further seeds at each best setting, or best rate of some, until the best is one that has been."""
+
+    def best_of(curve: _TunedLoss) -> Setting:
+        return curve.best if rates is None else curve.best_of(rates)
+
     while missing := {
-        (curve.loss.identity, best): None for curve in curves if not curve.is_settled(best := curve.best(rates))
+        (curve.loss.identity, best): None for curve in curves if not curve.is_settled(best := best_of(curve))
     }:
         trials.expect(len(SETTLING_SEEDS) * len(missing))
         # Procedures share the trainings of their loss, if they are asked for together.
         pairs = [
-            (curve, rate) for identity, rate in missing for curve in curves
-            if curve.loss.identity == identity and not curve.is_settled(rate)
+            (curve, setting) for identity, setting in missing for curve in curves
+            if curve.loss.identity == identity and curve.has(setting) and not curve.is_settled(setting)
         ]  # fmt: skip
         _train(pairs, SETTLING_SEEDS, trials)
 
 
-def _train(pairs: Sequence[tuple[_RateCurve, float]], seeds: Sequence[int], trials: Trials) -> None:
-    """Train losses at learning rates."""
-    made = [[ComparedTrial(curve.loss, rate, seed, test=False) for seed in seeds] for curve, rate in pairs]
+def _train(pairs: Sequence[tuple[_TunedLoss, Setting]], seeds: Sequence[int], trials: Trials) -> None:
+    """Train losses at settings."""
+    made = [
+        [ComparedTrial(curve.loss, setting.lr, seed, decay=setting.decay, test=False) for seed in seeds]
+        for curve, setting in pairs
+    ]
     scores = trials.run([trial for row in made for trial in row])
-    for (curve, rate), row in zip(pairs, made, strict=True):
+    for (curve, setting), row in zip(pairs, made, strict=True):
         for trial in row:
-            curve.add(rate, trial.seed, scores[trial])
+            curve.add(setting, trial.seed, scores[trial])
 
 
 def found_rates(losses: Sequence[ComparedLoss]) -> list[float]:

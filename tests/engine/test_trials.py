@@ -92,6 +92,30 @@ def test_a_factor_multiplies_the_loss():
         assert doubled.metrics["nll"] != plain.metrics["nll"]  # weight decay is not multiplied
 
 
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_a_tenth_of_a_loss_at_ten_times_the_learning_rate_has_ten_times_the_weight_decay(mode):
+    task = regression(recipe=Recipe(lr=0.02, batch_size=32, weight_decay=0.01))
+    trials = [Trial(HUBER, 0.05, 1, 0.1), Trial(HUBER, 0.005, 1, decay=10.0), Trial(HUBER, 0.005, 1)]
+    found = engine(task, training_steps=30, population_mode=mode).run_trials(trials, test=True)
+    small, decayed, plain = (score.test for (score,) in found)
+    assert small == pytest.approx(decayed, rel=1e-4)
+    assert plain != pytest.approx(decayed, rel=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_each_has_its_own_weight_decay(mode, optimizer):
+    recipe = Recipe(lr=0.02, batch_size=32, weight_decay=0.03)
+    task = regression(recipe=recipe)
+    trials = [Trial(HUBER, 0.02, 1, decay=decay) for decay in (1.0, 0.0, 10.0, 3.0)]
+    found = engine(task, training_steps=30, population_mode=mode, optimizer=optimizer).run_trials(trials, test=True)
+    tests = [score.test for (score,) in found]
+    options = {"optimizer": optimizer, "device": "cpu", "seed": 1, "steps": 30, "lr": 0.02}
+    alone = [train(task, HUBER, weight_decay=0.03 * trial.decay, **options).test for trial in trials]
+    assert tests == pytest.approx(alone, rel=2e-4)
+    assert len({round(value, 4) for value in tests}) == len(tests)
+
+
 @pytest.mark.skipif(not has_reproducible_products(), reason="matrix products depend on the alignment of their operands")
 @pytest.mark.parametrize("mode", ["stacked", "looped"])
 @pytest.mark.parametrize("model", [None, dropping])

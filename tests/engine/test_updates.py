@@ -16,6 +16,7 @@ for kind, decoupled in ((StackedSGD, False), (StackedAdam, False), (StackedAdam,
     reference, fused = (kind([stack], {**PLAIN, "decoupled_weight_decay": decoupled}) for stack in stacks)
     for optimizer in (reference, fused):
         optimizer.rates.copy_(torch.tensor([0.1, 0.2, 0.3]))
+        optimizer.multiply_decay([1.0, 0.0, 5.0])
     fused._is_fused = True
     for step in range(3):
         for stack, optimizer in zip(stacks, (reference, fused)):

@@ -97,7 +97,7 @@ _USUAL: dict[str, Callable[[], Any]] = {
     "xp": lambda: "torch", "weights": lambda: None, "number": lambda: 0,
     "generator": lambda: torch.Generator(), "units": lambda: None, "settings": lambda: None, "preset": lambda: "quick",
     "folder": lambda: "run", "state": lambda: "complete", "search": lambda: "run", "searches": lambda: ["run"],
-    "metrics": lambda: {"mae": 1.0}, "groups": lambda: [0, 1] * 20,
+    "metrics": lambda: {"mae": 1.0}, "groups": lambda: [0, 1] * 20, "multiple": lambda: 2.0,
 }  # fmt: skip
 _USUAL_OF: dict[tuple[str, str], Callable[[], Any]] = {
     ("starting_weights", "generator"): lambda: np.random.default_rng(0),

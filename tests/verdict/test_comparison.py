@@ -89,6 +89,28 @@ def test_rates_are_tuned_on_validation_and_for_every_loss_alike(monkeypatch):
     ]  # fmt: skip
 
 
+def test_weight_decay_is_tuned_where_it_is_asked_for(tmp_path):
+    options = {"losses": ["mae"], "seeds": 1, "tune_lr": 3, "rescale": False, "weight_decay": 0.02, **SHORT}
+    found = compare(regression(), tune_decay=True, folder=tmp_path, **options)
+    assert found.has_tuned_decay
+    for name in ("mse", "mae"):
+        (plain,), (tuned,) = (found.entry(name, variant).losses for variant in ("plain", "tuned"))
+        assert plain.weight_decay is None
+        power = math.log10(tuned.weight_decay / 0.02)
+        assert power == pytest.approx(round(power), abs=1e-9)
+        alone = evomal.train(
+            regression(), name, lr=tuned.lr, weight_decay=tuned.weight_decay, seed=1000, steps=30, device="cpu"
+        )  # fmt: skip
+        assert tuned.scores[0].test == pytest.approx(alone.test, rel=2e-4)
+    assert ", and of weight decays in powers of ten, on validation" in comparison_markdown(found).replace("\\", "")
+    assert f"decay {found.entry('mse', 'tuned').losses[0].weight_decay:g}" in str(found)
+    assert evomal.Comparison.from_dict(found.to_dict()) == found
+    assert compare(regression(), tune_decay=True, folder=tmp_path, **options) == found
+    without = compare(regression(), **options)
+    assert not without.has_tuned_decay
+    assert "decay" not in str(without)
+
+
 def test_the_baseline_takes_part_once_even_if_it_is_asked_for():
     found = compare(regression(), losses=["mse", "mae"], seeds=1, rescale=False, **SHORT)
     assert [entry.name for entry in found.entries] == ["mse", "mae"]
@@ -417,6 +439,11 @@ def test_a_rate_curve_and_a_transfer_are_shown_in_a_line_and_printed_as_tables()
     [
         ({"seeds": 0}, "seeds must be at least 1 but got 0"),
         ({"tune_lr": -1}, "tune_lr must be at least 0 but got -1"),
+        ({"tune_decay": True}, "tune_decay needs tune_lr to be at least 1 but got 0"),
+        (
+            {"tune_decay": True, "tune_lr": 3, "weight_decay": 0.0},
+            "tune_decay needs a weight decay to begin with, but .* has none: set one, as in weight_decay=1e-4",
+        ),
         ({"losses": ["mea"]}, "loss must be a name"),
         ({"losses": ["ce"]}, "the task is regression, but ce is for classification, multilabel"),
         ({"losses": ["mae", "mae"]}, "losses must be different but mae is given twice"),

@@ -139,6 +139,53 @@ def test_a_procedure_shares_the_trainings_that_settle_its_loss():
     assert [rate for identity, rate in trials.settled if identity == BASELINE.identity] == [0.01, 0.01]
 
 
+class DecayTrials(KnownTrials):
+    """The best weight decay of each loss is known, too; the best learning rate is higher where there is more of it."""
+
+    def __init__(self, best, decays):
+        super().__init__(best)
+        self.decays, self.settings = decays, []
+
+    def run(self, trials):
+        self.settings += [
+            (trial.compared.identity, trial.lr, trial.decay) for trial in trials if trial.seed == TUNING_SEEDS[0]
+        ]
+        return super().run(trials)
+
+    def score(self, trial):
+        key, power = trial.compared.identity, math.log10(trial.decay)
+        rate = abs(math.log10(trial.lr / self.best[key]) - power / 4)
+        cost = rate + abs(power - self.decays[key])
+        return Score(math.nan, cost, {}, [], seed=trial.seed, steps=1)
+
+
+def test_weight_decay_is_followed_to_its_best_and_the_learning_rate_with_it():
+    trials = DecayTrials(
+        dict.fromkeys((BASELINE.identity, OTHER.identity), 0.01), {BASELINE.identity: 0, OTHER.identity: 2}
+    )
+    plain = tuned([BASELINE, OTHER], BASELINE, trials, 9, TASK)
+    assert plain.decays == {BASELINE.key: 1.0, OTHER.key: 1.0}
+    found = tuned([BASELINE, OTHER], BASELINE, trials, 9, TASK, decays=True)
+    assert found.rates == plain.rates
+    assert found.of(BASELINE) == (0.01, 1.0)
+    assert found.of(OTHER) == (0.03162, 100.0)
+    # Each setting is trained once, and those around the best one have been.
+    tried = trials.settings[2 * 9 :]
+    assert len(set(tried)) == len(tried)
+    around = {
+        (OTHER.identity, *setting) for setting in ((0.01778, 100), (0.05623, 100), (0.03162, 10), (0.03162, 1000))
+    }
+    assert around <= {*tried}
+    assert {(BASELINE.identity, 0.01, 10.0), (BASELINE.identity, 0.01, 0.1)} <= {*tried}
+
+
+def test_weight_decay_is_followed_up_to_a_thousand_times_the_recipe_s():
+    trials = DecayTrials({BASELINE.identity: 0.01}, {BASELINE.identity: 9})
+    assert tuned([BASELINE], BASELINE, trials, 3, TASK, decays=True).decays == {BASELINE.key: 1000.0}
+    trials = DecayTrials({BASELINE.identity: 0.01}, {BASELINE.identity: -9})
+    assert tuned([BASELINE], BASELINE, trials, 3, TASK, decays=True).decays == {BASELINE.key: pytest.approx(0.01)}
+
+
 def test_rates_that_round_to_the_same_number_are_tried_once():
     rates = tried_rates(0.01, 5000)
     assert len(set(rates)) == len(rates) < 5000
