@@ -28,7 +28,7 @@ def test_links_lead_to_files_and_headings(path):
 def test_the_results_in_the_readme_are_those_of_the_results():
     """Each row of its table is one of the preset `thorough`, which may continue the task of the row before it.
 
-    Rows that the results do not have are those of the campaign `noise`.
+    Rows that the results do not have are those of other campaigns.
     """
 
     def rows(name):
@@ -40,10 +40,11 @@ def test_the_results_in_the_readme_are_those_of_the_results():
         task = row[:3] if row[0] else task
         if len(row) > 6 and "(thorough)" in row[3]:
             found[task[0]] = [*task, row[4], row[5], row[6].partition(" (")[0]]
-    for row in rows("docs/results/noise.md"):  # whose table also has the loss of each search
-        task = row[:3] if row[0] else task
-        if len(row) > 7 and row[3] == "evomal":
-            found[task[0]] = [*task, row[4], row[6], row[7].partition(" (")[0]]
+    for name in ("noise", "imbalance"):  # whose tables also have the loss of each search
+        for row in rows(f"docs/results/{name}.md"):
+            task = row[:3] if row[0] else task
+            if len(row) > 7 and row[3] == "evomal":
+                found[task[0]] = [*task, row[4], row[6], row[7].partition(" (")[0]]
     shown = [row for row in rows("README.md") if row[0] != "task"]
     assert len(shown) >= 5
     assert [row for row in shown if found.get(row[0]) != row] == []
