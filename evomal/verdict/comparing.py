@@ -251,7 +251,7 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
             what = f"{plural(plan.tune_lr, 'learning rate')} or more{', and weight decays,' if plan.tune_decay else ''}"
             plan.announce(f"trying {what} for each of {plural(len(losses), 'loss')}")
             tuning = tuned(losses, baseline, trials, plan.tune_lr, task, decays=plan.tune_decay)
-            entries += _entries("tuned", everyone, lambda loss: (tuning.of(loss), 1.0), trials, plan)
+            entries += _entries("tuned", everyone, lambda loss: (tuning.best[loss.key], 1.0), trials, plan)
         if plan.rescale and others:
             entries += _entries(
                 "rescaled", others,

@@ -6,7 +6,7 @@ high learning rate has more of it than a large one at a low rate.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -47,16 +47,10 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Tuning:
-    """The learning rates that were tried, in order, and the best of them for each loss, by its key."""
+    """The learning rates that were tried, in order, and the best setting of each loss, by its key."""
 
     rates: tuple[float, ...]
-    best: dict[str, float]
-    decays: dict[str, float] = field(default_factory=dict)
-    """The best weight decay for each loss, as a multiple of the recipe's."""
-
-    def of(self, loss: ComparedLoss) -> Setting:
-        """The best setting of a loss."""
-        return Setting(self.best[loss.key], self.decays[loss.key])
+    best: dict[str, Setting]
 
 
 def tuned(
@@ -107,12 +101,7 @@ def tuned(
         _settle([*curves.values()], trials)
     if decays:
         _tune_decays([*curves.values()], tried, trials)
-    best_settings = {key: curve.best for key, curve in curves.items()}
-    return Tuning(
-        tuple(tried),
-        {key: best.lr for key, best in best_settings.items()},
-        {key: best.decay for key, best in best_settings.items()},
-    )
+    return Tuning(tuple(tried), {key: curve.best for key, curve in curves.items()})
 
 
 def _tune_decays(curves: Sequence["_TunedLoss"], rates: Sequence[float], trials: Trials) -> None:

@@ -50,8 +50,8 @@ def rates_of(best, number=5, **options):
     # Trainings that could not be counted before: two losses with two seeds, and the best ones with three more.
     assert trials.further == 2 * 2 * (len(found.rates) - number) + 3 * len(trials.settled)
     assert len(trials.settled) == len(set(trials.settled))
-    assert set(trials.settled) >= {(key, rate) for key, rate in found.best.items() if number > 1}
-    return found.rates, found.best[BASELINE.identity]
+    assert set(trials.settled) >= {(key, best.lr) for key, best in found.best.items() if number > 1}
+    return found.rates, found.best[BASELINE.identity].lr
 
 
 def test_the_rates_tried_are_spaced_by_their_ratio():
@@ -77,7 +77,7 @@ def test_rates_are_added_while_the_best_of_all_is_at_an_end():
     trials = KnownTrials({BASELINE.identity: 0.02, OTHER.identity: 0.12})
     found = tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK)
     assert found.rates == pytest.approx((0.001, 0.003162, 0.01, 0.03162, 0.1, 0.3162), rel=1e-3)
-    assert found.best[OTHER.identity] == 0.1
+    assert found.best[OTHER.identity].lr == 0.1
     # A loss that is neither the baseline nor the best may be left there.
     trials = KnownTrials({BASELINE.identity: 0.01, OTHER.identity: 1e6})
     assert tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK).rates[-1] == 0.1
@@ -108,14 +108,14 @@ class EdgeTrials(KnownTrials):
 def test_a_rate_at_which_further_seeds_fail_is_not_chosen():
     trials = EdgeTrials({BASELINE.identity: 0.01, OTHER.identity: 0.1})
     found = tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK)
-    assert found.best == {BASELINE.identity: 0.01, OTHER.identity: 0.01}
+    assert found.best == {BASELINE.identity: (0.01, 1.0), OTHER.identity: (0.01, 1.0)}
     assert trials.settled == [
         (BASELINE.identity, 0.01), (OTHER.identity, 0.1), (OTHER.identity, 0.03162), (OTHER.identity, 0.01),
     ]  # fmt: skip
     # The baseline's best may come to lie at an end only then.
     found = tuned([BASELINE], BASELINE, EdgeTrials({BASELINE.identity: 0.06}), 3, TASK)
     assert found.rates == (0.001, 0.01, 0.1)
-    assert found.best == {BASELINE.identity: 0.01}
+    assert found.best == {BASELINE.identity: (0.01, 1.0)}
 
 
 @pytest.mark.parametrize(("number", "rate"), [(3, 1.0), (5, 0.3162), (9, 0.1778), (9, 0.3161), (9, 1.0)])
@@ -134,7 +134,7 @@ def test_a_procedure_shares_the_trainings_that_settle_its_loss():
     stopped = given_contestant("mse+early-stopping", TASK).losses[0]
     trials = KnownTrials({BASELINE.identity: 0.01, OTHER.identity: 0.02})
     found = tuned([BASELINE, stopped, OTHER], BASELINE, trials, 5, TASK)
-    assert found.best[stopped.key] == found.best[BASELINE.key] == 0.01
+    assert found.best[stopped.key] == found.best[BASELINE.key] == (0.01, 1.0)
     assert trials.further == 3 * 2  # two losses with three seeds each
     assert [rate for identity, rate in trials.settled if identity == BASELINE.identity] == [0.01, 0.01]
 
@@ -164,11 +164,11 @@ def test_weight_decay_is_followed_to_its_best_and_the_learning_rate_with_it():
         dict.fromkeys((BASELINE.identity, OTHER.identity), 0.01), {BASELINE.identity: 0, OTHER.identity: 2}
     )
     plain = tuned([BASELINE, OTHER], BASELINE, trials, 9, TASK)
-    assert plain.decays == {BASELINE.key: 1.0, OTHER.key: 1.0}
+    assert {setting.decay for setting in plain.best.values()} == {1.0}
     found = tuned([BASELINE, OTHER], BASELINE, trials, 9, TASK, decays=True)
     assert found.rates == plain.rates
-    assert found.of(BASELINE) == (0.01, 1.0)
-    assert found.of(OTHER) == (0.03162, 100.0)
+    assert found.best[BASELINE.key] == (0.01, 1.0)
+    assert found.best[OTHER.key] == (0.03162, 100.0)
     # Each setting is trained once, and those around the best one have been.
     tried = trials.settings[2 * 9 :]
     assert len(set(tried)) == len(tried)
@@ -181,9 +181,9 @@ def test_weight_decay_is_followed_to_its_best_and_the_learning_rate_with_it():
 
 def test_weight_decay_is_followed_up_to_a_thousand_times_the_recipe_s():
     trials = DecayTrials({BASELINE.identity: 0.01}, {BASELINE.identity: 9})
-    assert tuned([BASELINE], BASELINE, trials, 3, TASK, decays=True).decays == {BASELINE.key: 1000.0}
+    assert tuned([BASELINE], BASELINE, trials, 3, TASK, decays=True).best[BASELINE.key].decay == 1000.0
     trials = DecayTrials({BASELINE.identity: 0.01}, {BASELINE.identity: -9})
-    assert tuned([BASELINE], BASELINE, trials, 3, TASK, decays=True).decays == {BASELINE.key: pytest.approx(0.01)}
+    assert tuned([BASELINE], BASELINE, trials, 3, TASK, decays=True).best[BASELINE.key].decay == pytest.approx(0.01)
 
 
 def test_rates_that_round_to_the_same_number_are_tried_once():
@@ -222,7 +222,7 @@ def test_the_learning_rate_that_a_search_found_is_tried_by_all():
     trials = KnownTrials({BASELINE.identity: 0.01, learned.identity: 0.02})
     found = tuned([BASELINE, learned], BASELINE, trials, 3, TASK)
     assert found.rates == (0.001, 0.01, 0.02, 0.1)
-    assert found.best == {BASELINE.identity: 0.01, learned.identity: 0.02}
+    assert found.best == {BASELINE.identity: (0.01, 1.0), learned.identity: (0.02, 1.0)}
     assert trials.further == 2 * 2 + 3 * 2
     for odd in ("0.1", True, float("nan"), -1.0, None):
         learned.loss.provenance = {"learning_rate": odd}
