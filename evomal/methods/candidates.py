@@ -71,7 +71,7 @@ class Candidate:
     """For every rung that it was trained on, its best learning rate, as a multiple of the task's own, and its fitness
     there; empty where candidates are trained once, at the task's learning rate."""
     factor: float = 1.0
-    """What the loss was multiplied by for its gradient at the start to match the baseline's."""
+    """What the loss was multiplied by for its gradient at the start to match that of a known loss."""
     fingerprint: str | None = None
     """Equal for candidates whose gradients are equal."""
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
