@@ -30,6 +30,7 @@ from evomal.paper.families import family
 from evomal.runs.callbacks import SearchListener
 from evomal.runs.canonical import canonical, parsed
 from evomal.runs.results import SearchResult
+from evomal.runs.resuming import as_recorded
 from evomal.runs.run_loop import search
 from evomal.runs.store import BEST_NAME
 from evomal.settings import WORKPLACE, SearchSettings
@@ -152,6 +153,7 @@ class PlannedSearch:
     def run(self, task: Task, listener: SearchListener | None = None) -> SearchCell:
         """Search, or resume the search; whatever stops it leaves a record that is resumed next time."""
         place = CellFolder(create_folder(self.folder))
+        self._require_own_settings()
         with place.timed() as seconds:
             result = search(
                 task, method=self.method, seed=self.seed, settings=self.settings, folder=self.folder, listener=listener
@@ -159,6 +161,18 @@ class PlannedSearch:
         found = self._described(result, seconds[0])
         place.finish(self.planned, found)
         return found
+
+    def _require_own_settings(self) -> None:
+        """Raise InputError if the record is of an earlier version and would be resumed with that version's settings."""
+        recorded = as_recorded(self.settings, self.folder)
+        names = [name for name in type(recorded).model_fields if name != "threads"]
+        changed = [name for name in names if getattr(recorded, name) != getattr(self.settings, name)]
+        if changed:
+            found = ", ".join(f"{name} {getattr(recorded, name)!r}" for name in changed)
+            raise InputError(
+                f"{self.folder}: its record is of an earlier version, with {found}: set that in the campaign, or "
+                "choose another folder"
+            )
 
     def _described(self, result: SearchResult, seconds: float) -> SearchCell:
         best, final, advised = result.best, result.final, result.recommended

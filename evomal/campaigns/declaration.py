@@ -132,6 +132,15 @@ class TaskProtocol(BaseModel):
             SearchSettings.preset(preset, **self.settings).with_changes(**self.evaluation)
         return self
 
+    @model_validator(mode="after")
+    def _decay_can_be_tuned(self) -> Self:
+        if self.tune_decay and not self.tune_lr:
+            raise InputError("tune_decay needs tune_lr to be at least 1 but got 0")
+        trained = [kind for kind in self.figures.kinds if kind in TRAINED_FIGURES]
+        if self.tune_decay and trained:
+            raise InputError(f"tune_decay cannot be combined with {trained[0]}, which trains with the task's own decay")
+        return self
+
 
 class CampaignTask(TaskProtocol):
     """One task of a campaign."""

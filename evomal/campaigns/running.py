@@ -202,6 +202,8 @@ def _run_searches(
     """Run the searches of one task that are not finished."""
     # By seed, so that a campaign that is stopped early has searches of every method.
     waiting = sorted((one for one in plan.searches if one.cell is None), key=lambda one: one.seed)
+    if waiting:
+        _options(plan).require_decay(plan.load())  # before hours of searches, not after them
     for job, found in _searched(waiting, plan.load(), pool, limit, listener) if waiting else ():
         with failures.kept(str(job)):
             if isinstance(found, EvomalError):
@@ -215,17 +217,23 @@ def _run_searches(
 def _compare(plan: TaskPlan, pool: WorkerPool | None, limit: TimeLimit, listener: SearchListener | None) -> None:
     """Run the comparison of one task, unless it is finished or searches are missing."""
     limit.check()
-    comparison, declared = plan.comparison, plan.declared
+    comparison = plan.comparison
     if comparison.cell is not None or any(one.cell is None for one in comparison.searches):
         return
-    options = ComparisonPlan.of(
-        seeds=declared.seeds, tune_lr=declared.tune_lr, tune_decay=declared.tune_decay, rescale=declared.rescale,
-        settings=comparison.settings, listener=limit.listener(listener),
-    )  # fmt: skip
+    options = replace(_options(plan), listener=limit.listener(listener))
     if listener is not None:
         listener.announce(str(comparison))
     with options.running() as running:
         comparison.run(plan.load(), running if pool is None else replace(running, pool=pool))
+
+
+def _options(plan: TaskPlan) -> ComparisonPlan:
+    """How the losses of a task are compared."""
+    declared = plan.declared
+    return ComparisonPlan.of(
+        seeds=declared.seeds, tune_lr=declared.tune_lr, tune_decay=declared.tune_decay, rescale=declared.rescale,
+        settings=plan.comparison.settings,
+    )  # fmt: skip
 
 
 def _draw(

@@ -170,12 +170,14 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
     rows = ", which allow for other test rows" if with_rows else ", for these test rows"
     if 0 < len(with_rows) < len(compared):
         rows += f" on {', '.join(task.title for task in with_rows)}"
-    decays = {task.title: task.has_tuned_decay for task in compared}
-    tuned_too = [title for title, has_decay in decays.items() if has_decay]
-    what = "learning rates and weight decays" if compared and len(tuned_too) == len(decays) else "only learning rates"
-    what += " are tuned"
-    if 0 < len(tuned_too) < len(decays):
-        what += f", and weight decays on {', '.join(tuned_too)}"
+    without = [task.title for task in compared if not task.has_tuned_decay]
+    what = (
+        "learning rates and weight decays are tuned"
+        if len(without) < len(compared)
+        else "only learning rates are tuned"
+    )
+    if 0 < len(without) < len(compared):
+        what += f" (learning rates only: {'; '.join(without)})"
     return _wrapped(
         f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
         "metric says otherwise. n: searches, or one loss file. Differences are mean differences of costs with 95 % "

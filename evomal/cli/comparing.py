@@ -101,8 +101,9 @@ def compare_losses(
         raise InputError("--search-each needs --rates: it searches at each of them")
     if rates and tune_lr:
         raise InputError("--tune-lr cannot be combined with --rates, which compares at each of the given rates")
-    if tune_decay and not tune_lr:
-        raise InputError("--tune-decay needs --tune-lr: both are tuned together")
+    if tune_decay and rates:
+        raise InputError("--tune-decay cannot be combined with --rates, which compares at each of the given rates")
+    _require_rates(tune_lr, tune_decay=tune_decay)
     chosen = task_from_spec(task, model, data, hardships, preset=options.preset_name)
     common: dict[str, Any] = {
         "methods": _methods(methods), "losses": split_losses(losses, chosen), "seeds": seeds,
@@ -115,6 +116,11 @@ def compare_losses(
         else:
             found = rate_curve(chosen, rates=split_rates(rates), search_each=search_each, **common)
     _show(found, out, as_json=as_json)
+
+
+def _require_rates(tune_lr: int, *, tune_decay: bool) -> None:
+    if tune_decay and not tune_lr:
+        raise InputError("--tune-decay needs --tune-lr: both are tuned together")
 
 
 @with_options(options=SettingsOptions, workplace=executor_settings)
@@ -146,6 +152,7 @@ def transfer_losses(
     settings = options.settings(*workplace)
     if (not loss) == (source is None):
         raise InputError("either --loss or --from must be given: losses, or a task on which to learn them")
+    _require_rates(tune_lr, tune_decay=tune_decay)
     target = task_from_spec(to, model, data, preset=options.preset_name)
     learned_on = None if source is None else task_from_spec(source, source_model, data, preset=options.preset_name)
     with _stoppable(out) as listener:

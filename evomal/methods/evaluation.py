@@ -174,8 +174,11 @@ class Evaluator(ABC):
         """The losses that candidates stand for, without their factors."""
 
     def measured_rivals(self, best: str, rate: float) -> None:
-        """Take in which known loss is the best before the search, and at which learning rate."""
-        if self._ladder is not None and self._context.settings.scaled_to == "best":
+        """Take in which known loss is the best before the search, and at which learning rate.
+
+        Losses that are not scaled keep to rates around the task's own: the other one may only fit a small gradient.
+        """
+        if self._ladder is not None and self.reference is not None and self._context.settings.scaled_to == "best":
             self._ladder = replace(self._ladder, reference=best, centre=rate)
 
     @property

@@ -204,7 +204,9 @@ class Final:
                 return f"{subject}beats {name}, which diverged with {often}{use}"
             over = further and f" over {further}"
             if lost := self._paired[1].diverged:
-                over += f", without {lost} with which {name} diverged"
+                used = len(self._paired[1].values) - lost
+                others = "the other" if lost == 1 else "the others"
+                over = f" over {used} of {further or self.seeds_in_words}; {name} diverged with {others}"
             return f"{subject}beats {name} by {lead_text(lead, half, metric)} on validation{over}{use}"
         advised = self.advised
         if advised not in self.rates:

@@ -71,8 +71,8 @@ class FinalsTrainer:
         scores = self._train_once() if self._ladder is None else self._train_on_rungs(self._ladder)
         if self._rule is not None:
             self._evaluator.across = across_tasks(self._rule, self._trials())
-        if (found := self.headroom) is not None:
-            self._evaluator.measured_rivals(found.best, found.last(found.best).rate)
+        if (found := self.headroom) is not None and math.isfinite((best := found.last(found.best)).mean):
+            self._evaluator.measured_rivals(found.best, best.rate)
         if self._listener is not None:
             self._listener.on_rivals(scores)
         return scores

@@ -138,7 +138,8 @@ class Headroom:
         The lead is the mean of the differences by seed on the longest rung, so that the variation between splits, which
         both losses share, is no part of it. Infinite for one seed, or if a training diverged.
         """
-        return self.last(self.best_rival).lead_over(self.last(self.baseline))[1]
+        own, rival = self.last(self.baseline), self.last(self.best_rival)
+        return rival.lead_over(own)[1] if math.isfinite(own.mean) else math.inf
 
     @property
     def lead(self) -> float:

@@ -179,9 +179,9 @@ class SettingFields(BaseModel):
     )
     scaled_to: Literal["baseline", "best"] = Field(
         "baseline",
-        description="Known loss to whose gradient at the start every candidate is scaled, and around whose learning "
+        description="Known loss to whose gradient at the start every expression is scaled, and around whose learning "
         "rate rates are tried: the task's own loss at its own rate, or the loss that is best before the search, at its "
-        "best rate. Beside weight decay the scale of a loss matters. Needs tried_rates.",
+        "best rate. With weight decay, the scale of a loss matters. Without tried_rates nothing is scaled.",
     )
     rungs: Annotated[tuple[_PositiveShare, ...], BeforeValidator(_tuple_of_list)] = Field(
         (1.0,),

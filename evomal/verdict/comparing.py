@@ -75,9 +75,10 @@ def compare(
         search_seeds: The number of searches of each method.
         tune_lr: The number of learning rates to try on validation for every loss, including the baseline: with two
             seeds each, and three more for the best one; 0: none.
-        tune_decay: Whether to tune the weight decay of every loss, too, in powers of ten around the recipe's, from the
-            best learning rate on. SGD multiplies it by the learning rate, so that a small loss at a high rate has more
-            of it: a gain that disappears then came from weight decay. Needs `tune_lr`, and a weight decay.
+        tune_decay: Whether to tune the weight decay of every loss, too, from its best learning rate on, in powers of
+            ten from a hundredth to a thousand times the recipe's. SGD multiplies it by the learning rate, so that a
+            small loss at a high rate has more of it: a gain that disappears then came from weight decay. Needs
+            `tune_lr`, and a weight decay.
         rescale: Whether to train with each loss also multiplied by the factor that gives its gradient the baseline's
             size at initialisation: a gain that disappears then came from the learning rate.
         preset: `quick` trains for 2,000 steps, `paper` for those of the task's recipe; `final_steps` and `milestones`
@@ -220,6 +221,7 @@ def rate_curve(
     plan = ComparisonPlan.of(search_seeds=search_seeds, rescale=False, **options)
     (task,) = task_list("task", [task])
     task = plan.judged(task)
+    plan.require_decay(task)
     base, given = _given(task, losses, methods)
     comparisons = {}
     with plan.running() as plan:  # the same workers for all rates
@@ -354,7 +356,7 @@ def _verdicts(
     found: dict[str, Verdict] = {}
     differences = {(entry.name, entry.variant): entry.difference for entry in entries}
     tuned = [entry.losses[0] for entry in entries if (entry.name, entry.variant) == (baseline, "tuned")]
-    tuned_lr = tuned[0].lr if tuned and tuned[0] is not None else None
+    best = tuned[0] if tuned else None
     for one in others:
         plain = differences[one.name, "plain"]
         if not one.found or plain is None:
@@ -362,7 +364,8 @@ def _verdicts(
             continue
         evidence = Evidence(
             plain=plain, tuned=differences.get((one.name, "tuned")), rescaled=differences.get((one.name, "rescaled")),
-            tuned_lr=tuned_lr, tuning=tuning,
+            tuned_lr=None if best is None else best.lr, tuned_decay=None if best is None else best.weight_decay,
+            tuning=tuning,
             untuned=None if tuning is None else paired((one.name, "plain"), (baseline, "tuned")),
             to_untuned=None if tuning is None else paired((one.name, "tuned"), (baseline, "plain")),
         )  # fmt: skip

@@ -195,7 +195,8 @@ class Trained:
 
     def __repr__(self) -> str:
         tests = ", ".join("diverged" if score.diverged else f"{score.test:.4g}" for score in self.scores)
-        return f"Trained({self.formula!r:.60}, lr={self.lr:g}, factor={self.factor:g}, test=[{tests}])"
+        decay = "" if self.weight_decay is None else f"weight_decay={self.weight_decay:g}, "
+        return f"Trained({self.formula!r:.60}, lr={self.lr:g}, {decay}factor={self.factor:g}, test=[{tests}])"
 
 
 @dataclass(frozen=True)
@@ -320,8 +321,9 @@ class Comparison(Document, Displayed):
 
         Returns:
             One row per training: name and variant, the number of the search from 0, the formula, the learning rate and
-            the factor of the loss, the seed, whether it was trained, the metric on test and validation, and under
-            `test_…` the usual metrics on test. A search that found no loss is a row without numbers.
+            the factor of the loss, its weight decay if that was tuned, the seed, whether it was trained, the metric on
+            test and validation, and under `test_…` the usual metrics on test. A search that found no loss is a row
+            without numbers.
 
         Raises:
             InputError: If pandas is not installed.

@@ -65,7 +65,7 @@ def tuned(
     loss would seem to gain. Every loss gets the same rates, among them those that searches found for their losses.
 
     With `decays`, the weight decay is tuned as well: from its best learning rate on, each loss goes to neighbouring
-    learning rates and weight decays as long as one of them is better.
+    weight decays, and to neighbours among the learning rates that were tried, as long as one of them is better.
     """
     rates = tried_rates(trials.own_lr, number)
     known = (_rounded(trials.own_lr), *rates)

@@ -36,6 +36,13 @@ class Evidence:
     """The tuned baseline and the untuned one."""
     to_untuned: Paired | None = None
     """The tuned loss and the untuned baseline."""
+    tuned_decay: float | None = None
+    """The best weight decay of the baseline; None if it was not tuned."""
+
+    @property
+    def causes(self) -> str:
+        """What was tuned, as what a gain may come from."""
+        return "the learning rate" if self.tuned_decay is None else "the learning rate or the weight decay"
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def verdict(evidence: Evidence, *, name: str, baseline_name: str, unit: str) -> 
             kept = difference_words(name, f"untuned {baseline_name}", evidence.to_untuned, unit=unit)
             return Verdict(_KINDS.get(untuned, "undecided"), f"{against_tuned}, which tuning made worse; {kept}")
     if by_tuning is Direction.BETTER:
-        reason = f": {about_rate}" if is_ahead else ", but only at its own tuned learning rate"
+        reason = f": {about_rate}" if is_ahead else f", but only at its own tuned {_settings(evidence)}"
         return Verdict("gain", f"{against_tuned}{reason}")
     if by_tuning is not Direction.UNDECIDED and is_ahead:
         if _explained_by_rate(evidence):
@@ -143,23 +150,24 @@ def learning_rate_words(evidence: Evidence, *, baseline_name: str, unit: str = "
     is_tuned, is_missed = _direction(evidence.tuned) is not Direction.UNDECIDED, _missed_by_tuning(evidence)
     if explained is None:
         if is_missed:
-            return "not at the learning rate that validation chose for it: more seeds or more data are needed to decide"
+            chosen = f"the {_settings(evidence)} that validation chose for it"
+            return f"not at {chosen}: more seeds or more data are needed to decide"
         stays = ", although it remains when the gradient is rescaled" if rescaled is Direction.BETTER else ""
         what_next = "more seeds are needed to decide" if is_tuned else f"tune {baseline_name}"
-        return f"the gain may come from the learning rate{stays}: {what_next}"
+        return f"the gain may come from {evidence.causes}{stays}: {what_next}"
     if not explained:
         needs = ""
         if _is_gone(evidence.rescaled, evidence.plain):
             needs = ", although it disappears when the gradient is rescaled"
         elif rescaled is Direction.EVEN:
             needs = ", although it is not shown when the gradient is rescaled"
-        return f"the gain does not come from the learning rate{needs}"
+        return f"the gain does not come from {evidence.causes}{needs}"
     if is_tuned and not is_missed:
         assert evidence.tuned is not None
         is_even = direction(evidence.tuned) is Direction.EVEN
         part, shown = (" at least in part", "no difference is shown,") if is_even else ("", "the loss is worse by")
         found = f"with both tuned, {shown} {_with_ends(evidence.tuned, unit)}"
-        return f"the gain comes{part} from the learning rate: {found}; {_advice(evidence, baseline_name)}"
+        return f"the gain comes{part} from {evidence.causes}: {found}; {_advice(evidence, baseline_name)}"
     if is_tuned:
         assert evidence.tuned is not None
         found = f"although not from the one that tuning {baseline_name} on validation finds"
@@ -280,8 +288,14 @@ def _advice(evidence: Evidence, baseline_name: str) -> str:
     if not _tuning_pays(evidence):
         return f"keep untuned {baseline_name}"
     if evidence.tuned_lr is None:
-        return f"use {baseline_name} at its tuned learning rate"
-    return f"use {baseline_name} with lr {evidence.tuned_lr:g}"
+        return f"use {baseline_name} at its tuned {_settings(evidence)}"
+    decay = "" if evidence.tuned_decay is None else f" and weight decay {evidence.tuned_decay:g}"
+    return f"use {baseline_name} with lr {evidence.tuned_lr:g}{decay}"
+
+
+def _settings(evidence: Evidence) -> str:
+    """What was tuned, in words."""
+    return "learning rate" if evidence.tuned_decay is None else "learning rate and weight decay"
 
 
 def _tuning_pays(evidence: Evidence) -> bool:

@@ -30,8 +30,8 @@ def test_the_campaigns_of_the_repository_can_be_read(path):
 
 def test_there_is_one_campaign_for_each_table():
     names = [
-        "calibration", "ceilings", "cifar10-thorough", "cifar10", "cifar100", "fresh", "imbalance", "learned", "noise", "options",
-        "outliers", "paper", "scale", "searches", "smoothing", "svhn", "transfer", "unseen", "weight-decay",
+        "calibration", "ceilings", "cifar10-thorough", "cifar10", "cifar100", "fresh", "imbalance", "learned", "noise",
+        "options", "outliers", "paper", "scale", "searches", "smoothing", "svhn", "transfer", "unseen", "weight-decay",
     ]  # fmt: skip
     assert [path.stem for path in CAMPAIGNS] == names
 
@@ -89,6 +89,14 @@ def test_a_task_takes_what_it_leaves_out_from_the_campaign(tmp_path):
         (
             'title = "t"\n' + TASK.replace("diabetes", "mnist") + "outliers = 0.4\n",
             "tasks.0: outliers are defined for regression only",
+        ),
+        (
+            'title = "t"\ntune_lr = 0\ntune_decay = true\n' + TASK,
+            "tasks.0: tune_decay needs tune_lr to be at least 1 but got 0",
+        ),
+        (
+            'title = "t"\ntune_decay = true\n[figures]\nkinds = ["filters", "landscapes"]\n' + TASK,
+            "tasks.0: tune_decay cannot be combined with landscapes, which trains with the task's own decay",
         ),
         (f'title = "{"t" * 2_001}"\n' + TASK, "title must have at most 2,000 characters but has 2,001"),
         ("title = ", "is not a TOML file"),

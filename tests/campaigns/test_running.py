@@ -1,6 +1,7 @@
 """Campaigns end to end: stopped, killed and resumed to the same result, in one process or several."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -288,6 +289,26 @@ def test_bad_input_ends_with_2(run, file, tmp_path):  # noqa: F811
     code, _, err = run("campaign", named, "--out", tmp_path / "out")
     assert code == 2
     assert "does not run unless told to: add --trust" in err
+
+
+def test_weight_decay_that_cannot_be_tuned_is_refused_before_the_searches(tmp_path, monkeypatch):
+    monkeypatch.setattr(PlannedSearch, "run", lambda *_: pytest.fail("was searched"))
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY.replace("tune_lr = 2", "tune_lr = 2\ntune_decay = true").replace("seeds = 2", "seeds = 1")
+                    .replace('device = "cpu"', 'device = "cpu"\nweight_decay = 0.0'))  # fmt: skip
+    with pytest.raises(InputError, match="tune_decay needs a weight decay to begin with"):
+        run_campaign(read_campaign(path), tmp_path / "out")
+
+
+def test_a_record_of_an_earlier_version_is_not_taken_for_one_of_this(file, whole, tmp_path):
+    """Which would be resumed with candidates scaled to the baseline."""
+    old = next(iter(planned(read_campaign(file), whole)[0].searches))
+    shutil.copytree(old.folder, tmp_path / "old")
+    (tmp_path / "old" / "cell.json").unlink()
+    settings = old.settings.with_changes(scaled_to="best")
+    later = dataclasses.replace(old, folder=tmp_path / "old", settings=settings)
+    with pytest.raises(InputError, match="its record is of an earlier version, with scaled_to 'baseline': set that in"):
+        later.run(None)
 
 
 def test_a_search_that_fails_does_not_stop_the_others(file, tmp_path, monkeypatch):

@@ -123,8 +123,14 @@ def test_a_loss_leads_one_that_diverges_more_often_for_certain(drawn, last, lead
 def test_seeds_with_which_only_the_rival_diverged_are_left_out(drawn, last, leads):
     found = replace(drawn, last=last)
     assert found.leads is leads
-    words = "beats mae by 0.5 ± 0 on validation over 15 further seeds, without 1 with which mae diverged"
+    words = "beats mae by 0.5 ± 0 on validation over 14 of 15 further seeds; mae diverged with the other"
     assert found.verdict().startswith(words) is leads
+
+
+def test_seeds_that_are_left_out_are_named_without_further_seeds_too():
+    found = final([(1.0, 1.0, 1.0)], {"mse": (2.0, 2.0, math.inf)})
+    words = "beats mse by 1 ± 0 on validation over 2 of 3 fresh seeds; mse diverged with the other"
+    assert found.verdict() == words
 
 
 def test_a_winner_that_diverged_does_not_lead(drawn):

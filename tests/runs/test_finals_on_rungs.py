@@ -16,6 +16,7 @@ from evomal.methods import Candidate
 from evomal.methods.rungs import Ladder, spaced_rates
 from evomal.runs import RunStore
 from evomal.runs.finals import Final, Scores
+from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.measured_rivals import Headroom
 from evomal.runs.run_loop import search
 from tests.engine.populations import regression
@@ -98,6 +99,30 @@ def test_candidates_are_scaled_to_the_best_known_loss_and_tried_around_its_rate(
     around = spaced_rates(ON_RUNGS["tried_rates"], around=headroom.last(headroom.best).rate)
     assert {one.rungs[0][0] for one in scaled.values()} <= {*around}
     assert {*around} != {*spaced_rates(ON_RUNGS["tried_rates"])}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"method": "ml3-single"}, {"method": "taylorglo"}, {"activation": "softplus", "method": "evomal"}]
+)
+def test_losses_that_are_not_scaled_keep_to_rates_around_the_task_s_own(finished, tmp_path, changes):
+    result = run(tmp_path, seed_with=(), finalists=0, generations=1, **changes)
+    headroom = result.headroom
+    assert headroom.last(headroom.best).rate == finished[1].headroom.last(headroom.best).rate != 1.0
+    rates = {one.rungs[0][0] for one in trained_candidates(tmp_path)}
+    assert rates
+    assert rates <= {*spaced_rates(ON_RUNGS["tried_rates"])}
+    assert all(one.factor == 1.0 for one in trained_candidates(tmp_path))
+
+
+@pytest.mark.parametrize(("mean", "is_told"), [(0.5, True), (math.inf, False)])
+def test_candidates_are_not_scaled_to_a_loss_that_diverged(monkeypatch, mean, is_told):
+    trainer = object.__new__(FinalsTrainer)
+    trainer._ladder, trainer._rule, trainer._listener, trainer._evaluator = object(), None, None, Mock()
+    monkeypatch.setattr(FinalsTrainer, "_train_on_rungs", lambda *_: {})
+    found = Mock(best="mae", last=lambda name: Mock(mean=mean, rate=10.0))
+    monkeypatch.setattr(FinalsTrainer, "headroom", found)
+    trainer.train_rivals()
+    assert trainer._evaluator.measured_rivals.called is is_told
 
 
 def test_a_record_from_before_is_resumed_with_candidates_scaled_to_the_baseline(to_baseline, tmp_path):

@@ -34,6 +34,11 @@ def test_a_lead_smaller_than_the_deviation_between_splits_is_seen():
     )
 
 
+def test_the_noise_is_not_known_if_the_baseline_diverged():
+    found = headroom(mse=(math.inf, 1.1, 1.2, 1.3), mae=(0.9, 1.0, 1.1, 1.2))
+    assert found.noise == math.inf
+
+
 def test_a_lead_within_its_interval_is_no_lead():
     found = headroom(mse=[1 + split for split in SPLITS], mae=(0.9, 1.15, 1.1, 1.39))
     assert found.best == "mae"

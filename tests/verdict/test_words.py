@@ -270,6 +270,18 @@ def test_a_tuned_rate_that_is_not_known_is_not_named():
     )
 
 
+def test_tuned_weight_decay_is_named_as_a_cause_and_in_the_advice():
+    words = learning_rate_words(Evidence(BETTER, EVEN, None, 0.03, tuned_decay=0.005), baseline_name="mse")
+    assert words.startswith("the gain comes at least in part from the learning rate or the weight decay: with both")
+    assert words.endswith("; use mse with lr 0.03 and weight decay 0.005")
+    gain = Evidence(BETTER, BETTER, BETTER, 0.03, tuned_decay=0.005)
+    found = verdict(gain, name="evomal", baseline_name="mse", unit="")
+    assert found.sentence == f"{BEATS_TUNED}: the gain does not come from the learning rate or the weight decay"
+    alone = Evidence(EVEN, BETTER, None, 0.03, tuned_decay=0.005)
+    found = verdict(alone, name="evomal", baseline_name="mse", unit="")
+    assert found.sentence.endswith("but only at its own tuned learning rate and weight decay")
+
+
 def test_the_learning_rate_is_written_as_a_person_would():
     words = [learning_rate_words(Evidence(BETTER, EVEN, None, rate), baseline_name="ce") for rate in (0.1, 3e-4, 1.0)]
     assert [text.split("lr ")[1] for text in words] == ["0.1", "0.0003", "1"]
