@@ -83,6 +83,9 @@ def test_interrupted_it_says_how_to_resume(run, tmp_path, monkeypatch):  # noqa:
     [
         (["compare", "diabetes", "--losses", "mea"], "loss must be a name"),
         (["compare", "diabetes", "--rates", "0.01", "--tune-lr", "3"], "--tune-lr cannot be combined with --rates"),
+        (["compare", "diabetes", "--rates", "0.01", "--tune-decay"], "--tune-decay cannot be combined with --rates"),
+        (["compare", "diabetes", "--tune-decay"], "--tune-decay needs --tune-lr: both are tuned together"),
+        (["transfer", "--to", "diabetes", "--loss", "mae", "--tune-decay"], "--tune-decay needs --tune-lr"),
         (["compare", "diabetes", "--losses", "ce"], "the task is regression, but ce is for classification"),
         (["compare", "diabetes", "--methods", "evomall"], "there is no method named 'evomall'"),
         (["compare", "diabetes", "--rates", "fast"], "rates must be comma-separated numbers but got 'fast'"),
