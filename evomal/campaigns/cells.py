@@ -165,8 +165,7 @@ class PlannedSearch:
     def _require_own_settings(self) -> None:
         """Raise InputError if the record is of an earlier version and would be resumed with that version's settings."""
         recorded = as_recorded(self.settings, self.folder)
-        names = [name for name in type(recorded).model_fields if name != "threads"]
-        changed = [name for name in names if getattr(recorded, name) != getattr(self.settings, name)]
+        changed = [name for name in _LATER_SETTINGS if getattr(recorded, name) != getattr(self.settings, name)]
         if changed:
             found = ", ".join(f"{name} {getattr(recorded, name)!r}" for name in changed)
             raise InputError(
