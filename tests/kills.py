@@ -60,6 +60,12 @@ def _search_with_stops() -> int:
             return 0
 
 
+def _search_jobs() -> int:
+    """Search in two processes; what was killed is resumed in two others."""
+    begin = ["search", "diabetes", *MODEL, "--seed", "1", *settings_words(), "--out", "made"]
+    return commanded([*(["resume", "made"] if Path("made/run.sqlite").exists() else begin), "--jobs", "2"])
+
+
 def _unpack() -> int:
     """Unpack a dataset from an archive that somebody has put into its folder."""
     contents = {f"data/{name}": name.encode() * 40_000 for name in ("boston_house_prices.csv", "more.csv")}
@@ -142,6 +148,7 @@ WORKS = {
     "analyse": _command("made", "analyse", "front", "run", "--out", "made"),
     "export": _command("made.py", "export", "run/best.json", "--out", "made.py"),
     "save_loss": Work(_save_loss, "loss.json"),
+    "search jobs": Work(_search_jobs, "made", WAYS[1:]),
 }  # fmt: skip
 
 

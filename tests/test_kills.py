@@ -28,9 +28,10 @@ MANY = {
     "analyse": 30,
     "export": 110,
     "save_loss": 200,
+    "search jobs": 8,
 }
 """Kills of `make test-long`; those of searches and of records beside them make a thousand together."""
-SLOW = {"compare jobs", "campaign", "campaign jobs", "search with stops"}
+SLOW = {"compare jobs", "campaign", "campaign jobs", "search with stops", "search jobs"}
 """Killed by `make test-long` only."""
 
 

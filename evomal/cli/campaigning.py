@@ -14,6 +14,7 @@ from evomal.cli.options import (
     echo,
     echo_json,
     executor_settings,
+    jobs_option,
     listed,
     with_options,
 )
@@ -36,9 +37,7 @@ def run_campaign_file(
     out: Annotated[
         Path, typer.Option(help="Folder of the campaign; the same command resumes from it.", show_default=False)
     ],
-    jobs: Annotated[
-        int, typer.Option(help="Number of processes on this machine that cells are divided among.", min=1)
-    ] = 1,
+    jobs: Annotated[int, jobs_option("cells")] = 1,
     duration: Annotated[
         str | None, typer.Option("--time", help="Time after which to stop, such as 9m; the same command continues.")
     ] = None,

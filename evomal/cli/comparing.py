@@ -21,6 +21,7 @@ from evomal.cli.options import (
     echo_json,
     executor_settings,
     hardship_options,
+    jobs_option,
     listed,
     split_losses,
     split_rates,
@@ -57,9 +58,7 @@ Rescale = Annotated[
     bool,
     typer.Option(help="Also train with each loss scaled to the gradient of the baseline.", rich_help_panel=TRAININGS),
 ]
-Jobs = Annotated[
-    int, typer.Option(help="Number of processes on this machine that searches and trainings are divided among.", min=1)
-]
+Jobs = Annotated[int, jobs_option("searches and trainings")]
 Out = Annotated[
     Path | None, typer.Option(help="Folder for results and records; the same command resumes from it if interrupted.")
 ]

@@ -1,13 +1,18 @@
-"""Ctrl-C in two steps: the first lets the current step finish, the second stops at once."""
+"""What a command does beside its work: Ctrl-C in two steps, progress on a terminal, and advice at the start."""
 
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
+from typing import Any
 
+from evomal.cli.options import echo
 from evomal.errors import StoppedError
+from evomal.runs.callbacks import SearchCallback
 from evomal.runs.display import ProgressDisplay
+from evomal.runs.recorded_run import Run
+from evomal.threads import processors
 
 SENTENCE = "stopping after this step; press Ctrl-C again to stop at once"
 
@@ -78,3 +83,21 @@ def stoppable(remedy: Callable[[], str]) -> Iterator[TerminalDisplay]:
     except (KeyboardInterrupt, StoppedError) as error:
         how = "stopped on request" if isinstance(error, StoppedError) else "interrupted"
         raise StoppedError(f"{how}{remedy()}") from None
+
+
+class JobsAdvice(SearchCallback):
+    """Says at the start of a search what would use more processors."""
+
+    def on_start(self, run: Run) -> None:
+        """Say it, unless the search is resumed."""
+        if not run.candidates:
+            advise_jobs(run.settings)
+
+
+def advise_jobs(plan: Mapping[str, Any]) -> None:
+    """Say that one of several processors is used, if that is so; the plan is that of an engine."""
+    count = processors()
+    jobs = min(count, plan["population"])
+    if jobs > 1 and plan["device"] == "cpu" and plan["threads"] == 1:
+        sentence = f"one of {count} processors is used; --jobs {jobs} uses {jobs}, with the same result"
+        echo(f"evomal: {sentence}", err=True)

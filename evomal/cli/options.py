@@ -116,6 +116,11 @@ def compile_ahead(settings: SearchSettings) -> None:
         numba_ahead.start(extended=extended, mixed=settings.tuned_rung is not None)
 
 
+def jobs_option(work: str) -> Any:
+    """Returns the option for a number of processes that the work is divided among."""
+    return typer.Option(help=f"Number of processes on this machine that {work} are divided among.", min=1)
+
+
 def _ray(name: str) -> Any:
     return typer.Option(help=setting_help(name), rich_help_panel=_RAY)
 

@@ -22,6 +22,7 @@ from evomal.cli.options import (
     echo_json,
     executor_settings,
     hardship_options,
+    jobs_option,
     listed,
     setting_help,
     with_options,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from evomal.runs.results import SearchResult
     from evomal.tasks import Hardships, Task
 
+SearchJobs = Annotated[int, jobs_option("candidates and trainings")]
 _MEBIBYTE = 2**20
 MOST_GENERATIONS = 10_000
 """The most generations that `--time` chooses, however long the time is."""
@@ -87,6 +89,7 @@ def search_losses(
     seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=LARGEST_SEED)] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder of the run (default: runs/TASK-METHOD-SEED).")] = None,
     seed_with: Annotated[list[str] | None, typer.Option(help=setting_help("seed_with"))] = None,
+    jobs: SearchJobs = 1,
     workplace: list[str],
     duration: Annotated[
         str | None,
@@ -114,21 +117,22 @@ def search_losses(
         show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
         return
     if os.path.exists(folder / RECORD_NAME):
-        again = _resuming(folder, tasks, settings)
+        again = _resuming(folder, tasks, settings, jobs)
         raise InputError(f"{folder}: holds a run: resume it with `{again}`, or name another --out")
-    _run(chosen, method, settings, seed, folder, task_source(tasks, chosen, model, hardships), as_json=as_json)
+    source = task_source(tasks, chosen, model, hardships)
+    _run(chosen, method, settings, seed, folder, source, jobs=jobs, as_json=as_json)
 
 
-def _resuming(folder: Path, tasks: Sequence[str], settings: SearchSettings) -> str:
+def _resuming(folder: Path, tasks: Sequence[str], settings: SearchSettings, jobs: int) -> str:
     """The command that resumes a run.
 
-    Python files and clusters must be named again, because a record alone is not trusted.
+    Python files and clusters must be named again, because a record alone is not trusted; jobs are not recorded.
     """
     specs = tasks if any(map(names_python_file, tasks)) else []
-    address = [] if settings.address is None else ["--address", settings.address]
-    return shlex.join(
-        ["evomal", "resume", str(folder), *(word for spec in specs for word in ("--task", spec)), *address]
-    )  # fmt: skip
+    given = [word for spec in specs for word in ("--task", spec)]
+    given += [] if settings.address is None else ["--address", settings.address]
+    given += [] if jobs == 1 else ["--jobs", str(jobs)]
+    return shlex.join(["evomal", "resume", str(folder), *given])
 
 
 def _settings_within(
@@ -159,6 +163,7 @@ def show_headroom(
     model: Model = None,
     options: SettingsOptions,
     seed: Annotated[int, typer.Option(help="Seed of the trainings.", min=0, max=LARGEST_SEED)] = 0,
+    jobs: Annotated[int, jobs_option("trainings")] = 1,
     data: DataFolder = None,
     as_json: AsJson = False,
     hardships: "Hardships",
@@ -167,10 +172,12 @@ def show_headroom(
     settings = options.settings()
     compile_ahead(settings)
 
+    from evomal.cli.display import advise_jobs
     from evomal.runs.measuring import headroom
 
     chosen = [task_from_spec(spec, model, data, hardships, preset=options.preset_name) for spec in tasks]
-    found = headroom(chosen, settings=settings, seed=seed, progress=True)
+    on_plan = advise_jobs if jobs == 1 else None
+    found = headroom(chosen, settings=settings, seed=seed, progress=True, jobs=jobs, on_plan=on_plan)
     if not as_json:
         echo(*str(found).split("\n"))
         return
@@ -199,6 +206,7 @@ def resume_search(
             help="Change a budget: generations, max_time, max_evaluations or patience; may be repeated.",
         ),
     ] = None,
+    jobs: SearchJobs = 1,
     workplace: list[str],
     data: DataFolder = None,
     tasks: Annotated[
@@ -231,8 +239,8 @@ def resume_search(
         before = {**recorded["settings"], **recorded["budgets"], **(recorded["workplace"] if is_same else {})}
         settings = SearchSettings(**before).with_texts(given)
         source, method, seed = recorded["source"], recorded["method"], recorded["seed"]
-        if settings.executor != recorded["workplace"]["executor"] and not force:
-            _require_as_many_threads(settings, recorded["threads"], folder)
+        if (jobs > 1 or settings.executor != recorded["workplace"]["executor"]) and not force:
+            _require_as_many_threads(settings, jobs, recorded["threads"], folder)
     except KeyError as error:
         raise InputError(f"{folder}: was not started by `evomal search`: its record lacks {error}") from None
     if source is None:
@@ -250,7 +258,8 @@ def resume_search(
             f"{folder}: its record names the Ray cluster at {settings.address}, which this command does not join "
             f"unless told to: name it with --address {settings.address}, or add --trust if the run is your own"
         )
-    _run(recorded_tasks(source, data), method, settings, seed, folder, source, as_json=as_json, force=force)
+    found = recorded_tasks(source, data)
+    _run(found, method, settings, seed, folder, source, jobs=jobs, as_json=as_json, force=force)
 
 
 def _last_named(key: str, texts: list[str]) -> str | None:
@@ -259,32 +268,40 @@ def _last_named(key: str, texts: list[str]) -> str | None:
     return next((value.strip() for name, _, value in reversed(list(pairs)) if name.strip() == key), None)
 
 
-def _require_as_many_threads(settings: SearchSettings, recorded: int, folder: Path) -> None:
-    """Raise before a cluster is started if the record would refuse its number of threads."""
-    if settings.threads not in (None, recorded):
+def _require_as_many_threads(settings: SearchSettings, jobs: int, recorded: int, folder: Path) -> None:
+    """Raise before workers are started if the record would refuse their number of threads."""
+    from evomal.runs.executors import threads_of_each
+
+    threads = threads_of_each(jobs, settings)
+    # Where none are given, each worker takes those of the record, if it has that many.
+    if settings.threads not in (None, recorded) or (jobs > 1 and threads < recorded):
+        fewer = " or with fewer jobs" if settings.threads is None else ""
         raise InputError(
-            f"{folder}: threads was {recorded} but is {settings.threads}, the number per worker: "
-            f"resume with --set threads={recorded}"
+            f"{folder}: threads was {recorded} but is {threads}, the number per worker: "
+            f"resume with --set threads={recorded}{fewer}"
         )
 
 
 def _run(
     tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, folder: Path, source: Mapping[str, Any],
-    *, as_json: bool, force: bool = False,
+    *, jobs: int, as_json: bool, force: bool = False,
 ) -> None:  # fmt: skip
-    from evomal.cli.display import stoppable
+    from evomal.cli.display import JobsAdvice, stoppable
     from evomal.runs.run_loop import search
     from evomal.runs.store import RECORD_NAME
 
     def remedy() -> str:
         if not os.path.exists(folder / RECORD_NAME):
             return " before anything was recorded"
-        return f"; resume with `{_resuming(folder, source['tasks'], settings)}`"
+        return f"; resume with `{_resuming(folder, source['tasks'], settings, jobs)}`"
+
+    # Without several learning rates, models may be stacked in one chunk, which processes cannot divide.
+    is_advised = jobs == 1 and settings.executor == "local" and settings.tried_rates
 
     with stoppable(remedy) as listener:
         result = search(
             tasks, method=method, seed=seed, folder=folder, settings=settings, source=source, listener=listener,
-            force=force,
+            force=force, jobs=jobs, callback=JobsAdvice() if is_advised else None,
         )  # fmt: skip
     if as_json:
         about = {"tasks": [task.name for task in tasks], "method": method, "seed": seed, "metric": result.metric}

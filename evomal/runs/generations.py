@@ -14,6 +14,8 @@ from evomal.methods.candidates import Candidate, State
 if TYPE_CHECKING:
     from evomal.runs.recorded_run import Run
 
+_SHOWN_FAILURES = 3
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -71,6 +73,12 @@ def _summary(number: int, members: list[Candidate]) -> Generation:
     known = [member for member in members if member.has_fitness]
     best = min(known, key=lambda member: member.rank, default=None)
     return Generation(number, len(members), dict(counts), best, seconds)
+
+
+def reasons_of_failures(candidates: Iterable[Candidate]) -> dict[str, int]:
+    """The most frequent reasons why candidates failed, with the number of each."""
+    failed = Counter(candidate.sentence for candidate in candidates if candidate.state is State.FAILED)
+    return dict(failed.most_common(_SHOWN_FAILURES))
 
 
 def candidate_columns(run: "Run") -> dict[str, list[Any]]:

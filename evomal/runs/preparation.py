@@ -43,13 +43,13 @@ class Prepared:
 @contextlib.contextmanager
 def prepared(
     tasks: Task | Sequence[Task], method: Method, settings: SearchSettings, seed: int,
-    listener: SearchListener | None = None,
+    listener: SearchListener | None = None, jobs: int = 1,
 ) -> Iterator[Prepared]:  # fmt: skip
     """A context with everything checked and nothing computed yet; workers exist until it ends."""
     ready = _prepared_tasks(tasks, settings, seed)
     settings = _fitting(settings, ready)
     engine = engine_settings(settings, method)
-    with open_executor(ready, settings, seed=seed, engine=engine, listener=listener) as executor:
+    with open_executor(ready, settings, seed=seed, engine=engine, listener=listener, jobs=jobs) as executor:
         context = _context(ready, settings, seed)
         yield Prepared(ready, executor, context, _strategy(method, context), method.evaluator(context, executor))
 

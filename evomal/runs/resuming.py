@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from evomal.errors import InputError
 from evomal.runs.canonical import Difference
+from evomal.runs.executors import threads_of_each
 from evomal.runs.store import BEST_NAME, RECORD_NAME, RunStore
 from evomal.settings import AUTO_SPACE, WORKPLACE, SearchSettings
 
@@ -23,15 +22,18 @@ _RESOLVED = {"settings.threads"}
 """Settings whose resolved value is recorded beside them: None and the number it stands for do not differ."""
 
 
-def as_recorded(settings: SearchSettings, folder: Path) -> SearchSettings:
-    """The settings, in which the folder's record decides those that are not given; unchanged if there is no record."""
+def as_recorded(settings: SearchSettings, folder: Path, *, jobs: int = 1) -> SearchSettings:
+    """The settings, in which the folder's record decides those that are not given; unchanged if there is no record.
+
+    `jobs`: the number of processes that share the threads of torch.
+    """
     if not os.path.exists(folder / RECORD_NAME):  # also false for a name that no file can have
         return settings
     with RunStore.read(folder) as store:
         threads, tasks, recorded = (store.settings.get(key) for key in ("threads", "task", "settings"))
     changes: dict[str, Any] = {}
-    # An earlier version may have had another rule for the threads, and more of them than torch has here.
-    if settings.threads is None and isinstance(threads, int) and threads <= torch.get_num_threads():
+    # More than each process has may have been recorded by one with more, or by an earlier version with another rule.
+    if settings.threads is None and isinstance(threads, int) and threads <= threads_of_each(jobs, settings):
         changes["threads"] = threads
     if isinstance(recorded, Mapping):
         # Records of several tasks without a rule are from the time when the mean of the costs was the only one.

@@ -3,7 +3,6 @@
 import math
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,16 @@ from evomal.losses.loss import Provenance
 from evomal.losses.priors import PriorLoss
 from evomal.methods import Method, method_named
 from evomal.methods.baseline import BASELINE
-from evomal.methods.candidates import Candidate, State
+from evomal.methods.candidates import Candidate
 from evomal.methods.several_tasks import common_lr, shown_fitness
 from evomal.progress import StageStepsDone
 from evomal.runs.callbacks import Callback, Callbacks, SearchListener
 from evomal.runs.canonical import canonical, parsed, versions
 from evomal.runs.display import with_display
+from evomal.runs.executors import check_jobs
 from evomal.runs.finals import Final, Scores, final_of
 from evomal.runs.finals_trainer import FinalsTrainer
-from evomal.runs.generations import Generation, summarised
+from evomal.runs.generations import Generation, reasons_of_failures, summarised
 from evomal.runs.lock import stop_if_requested, withdraw_stop
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.recorded_run import Run, RunState
@@ -44,8 +44,6 @@ from evomal.tasks.task import Task
 from evomal.text import plural, short_repr, shorten
 from evomal.threads import thread_count
 from evomal.users_code import described
-
-_SHOWN_FAILURES = 3
 
 
 def search(
@@ -61,6 +59,7 @@ def search(
     listener: SearchListener | None = None,
     source: Mapping[str, Any] | None = None,
     force: bool = False,
+    jobs: int = 1,
     **changes: Any,
 ) -> SearchResult:
     """Search for a loss function for a task.
@@ -87,6 +86,8 @@ def search(
         source: Recorded as it is: what the caller needs to make the tasks again.
         force: Resume although settings or versions differ from the record. The result may then differ from that of an
             uninterrupted search, and the record says so.
+        jobs: The number of processes on this machine that candidates, rivals and finals are divided among, with the
+            same results. Unless the setting `threads` is given, they also divide the threads of this process.
         **changes: Settings that differ from the preset; `evomal.settings.describe` lists all settings.
 
     Returns:
@@ -115,12 +116,13 @@ def search(
     if given is not None and not isinstance(given, Mapping):
         raise InputError(f"source must be a dictionary but got {short_repr(given)}")
     resolved = SearchSettings.given(settings, preset, changes)
+    check_jobs(jobs, resolved)
     if place is not None:
-        resolved = as_recorded(resolved, place)
+        resolved = as_recorded(resolved, place, jobs=jobs)
     with (
         with_display(progress, listener) as shown,
         thread_count(resolved.threads),
-        prepared(task, chosen, resolved, seed, shown) as parts,
+        prepared(task, chosen, resolved, seed, shown, jobs) as parts,
     ):
         running = _Search(parts, chosen, source)
         if place is None:
@@ -227,7 +229,7 @@ class _Search:
             higher_is_better=self._shown.higher_is_better,
             by_task=by_task,
             priors=self._priors() if self._advises_priors else None,
-            failures=_failures(self._candidates),
+            failures=reasons_of_failures(self._candidates),
             headroom=headroom,
             run=run,
             final_rows={task.name: len(task.final) for task in self._tasks if task.final is not None},
@@ -393,8 +395,3 @@ class _Search:
             save_loss(best.loss(), self._folder / BEST_NAME)
         except InputError as error:  # the folder belongs to the run, so a problem with it is not bad input
             raise EvomalError(str(error)) from None
-
-
-def _failures(candidates: Sequence[Candidate]) -> dict[str, int]:
-    failed = Counter(candidate.sentence for candidate in candidates if candidate.state is State.FAILED)
-    return dict(failed.most_common(_SHOWN_FAILURES))

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from evomal.checks import MOST_SEEDS, path_to, whole_number
 from evomal.engine.resolve import loss_for_task
 from evomal.errors import EvomalError, InputError
@@ -16,7 +14,7 @@ from evomal.files import create_folder
 from evomal.methods import Failure, readable
 from evomal.runs.callbacks import SearchListener
 from evomal.runs.display import with_display
-from evomal.runs.executors import ProcessPool, WorkerPool, worker_pool
+from evomal.runs.executors import WorkerPool, check_jobs, worker_pool
 from evomal.runs.results import Best
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
@@ -129,7 +127,6 @@ def _search_folder(folder: Path, name: str) -> Path:
 
 EVALUATION_SEEDS = 1000
 """The first seed of final trainings. Searches, whose seeds begin at 0, do not use these seeds."""
-_MOST_JOBS = 1_024
 
 
 @dataclass(frozen=True)
@@ -160,9 +157,7 @@ class ComparisonPlan:
         whole_number("seeds", seeds, at_least=1, at_most=MOST_SEEDS)
         whole_number("search_seeds", search_seeds, at_least=1, at_most=MOST_SEEDS)
         whole_number("tune_lr", tune_lr, at_least=0, at_most=MOST_SEEDS)
-        whole_number("jobs", jobs, at_least=1, at_most=_MOST_JOBS)
-        if jobs > 1 and resolved.executor != "local":
-            raise InputError(f"jobs must be 1 with executor {resolved.executor}, which has workers, but got {jobs}")
+        check_jobs(jobs, resolved)
         if tune_decay and not tune_lr:
             raise InputError("tune_decay needs tune_lr to be at least 1 but got 0")
         place = None if folder is None else path_to("folder", folder)
@@ -205,10 +200,7 @@ class ComparisonPlan:
 
     def workers(self, listener: SearchListener | None) -> contextlib.AbstractContextManager[WorkerPool | None]:
         """The workers that the jobs or the executor ask for; None if this process does all the work."""
-        if self.jobs == 1:
-            return worker_pool(self.settings, listener)
-        threads = self.settings.threads or max(1, torch.get_num_threads() // self.jobs)
-        return ProcessPool(self.jobs, threads=threads, listener=listener)
+        return worker_pool(self.settings, listener, jobs=self.jobs)
 
     def search(self, methods: Sequence[str], source: Task | Sequence[Task], *, on: Task) -> list[Contestant]:
         """What the methods find on the source, for use on a task."""

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from evomal.cli.display import SENTENCE, interruptible
+from evomal.cli import display
+from evomal.cli.display import SENTENCE, advise_jobs, interruptible
 
 pytestmark = pytest.mark.usefixtures("ctrl_c_raises")
 
@@ -111,3 +112,19 @@ def test_a_sentence_that_cannot_be_said_still_stops_the_work(error):
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             interruption.check()
+
+
+@pytest.mark.parametrize(
+    ("processors", "plan", "said"),
+    [
+        (8, {}, "evomal: one of 8 processors is used; --jobs 8 uses 8, with the same result\n"),
+        (64, {}, "evomal: one of 64 processors is used; --jobs 32 uses 32, with the same result\n"),
+        (1, {}, ""),
+        (8, {"threads": 8}, ""),
+        (8, {"device": "cuda"}, ""),
+    ],
+)
+def test_jobs_are_advised_where_one_of_several_processors_is_used(monkeypatch, capsys, processors, plan, said):
+    monkeypatch.setattr(display, "processors", lambda: processors)
+    advise_jobs({"device": "cpu", "threads": 1, "population": 32, **plan})
+    assert capsys.readouterr() == ("", said)

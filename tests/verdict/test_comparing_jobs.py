@@ -14,7 +14,7 @@ import torch
 
 from evomal.errors import InputError
 from evomal.settings import setting_text
-from evomal.verdict import compare, plan, transfer
+from evomal.verdict import compare, transfer
 from evomal.verdict.plan import ComparisonPlan
 from tests.engine.populations import regression
 from tests.processes import begun
@@ -47,14 +47,6 @@ class Lines:
 
     def on_steps(self, stage, steps):
         self.done += steps
-
-
-class NoPool(contextlib.nullcontext):
-    """Notes what a pool is asked for."""
-
-    def __init__(self, asked, *options):
-        super().__init__()
-        asked.append(options)
 
 
 def document(result):
@@ -167,17 +159,6 @@ def test_ctrl_c_ends_all_processes_and_the_same_command_resumes_with_any_number_
         written = json.loads((folder / "comparison.json").read_text())
         documents.append({key: value for key, value in written.items() if key != "command"})
     assert documents[0] == documents[1]
-
-
-@pytest.mark.parametrize(("jobs", "given", "expected"), [(2, None, 4), (3, None, 2), (16, None, 1), (2, 3, 3)])
-def test_the_threads_are_divided_among_the_processes_unless_they_are_given(monkeypatch, jobs, given, expected):
-    asked = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    monkeypatch.setattr(plan, "ProcessPool", lambda size, *, threads, listener: NoPool(asked, size, threads))
-    with ComparisonPlan.of(jobs=jobs, threads=given).running() as made:
-        assert made.settings.threads == given  # not changed, so that a comparison can be resumed with other jobs
-    assert asked == [(jobs, expected)]
 
 
 def test_arguments_that_cannot_be_are_refused_before_anything_is_run():

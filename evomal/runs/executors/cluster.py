@@ -1,4 +1,4 @@
-"""The worker pool of the settings, on a Ray cluster that is joined or started here."""
+"""The workers of a Ray cluster that is joined or started here."""
 
 import contextlib
 import logging
@@ -41,16 +41,12 @@ _current: ContextVar[tuple[dict[str, Any], RayPool] | None] = ContextVar("curren
 
 
 @contextlib.contextmanager
-def worker_pool(settings: SearchSettings, listener: SearchListener | None = None) -> Iterator[WorkerPool | None]:
-    """A context with the workers that the settings ask for; None if the work is done in this process.
+def ray_workers(settings: SearchSettings, listener: SearchListener | None = None) -> Iterator[WorkerPool]:
+    """A context with the workers on the cluster that the settings name.
 
     A context inside another with the same settings has the same workers. Without an address a cluster is started on
     this machine and shut down afterwards; if the program is connected to a cluster, that one is used and left as it is.
-    The listener is told when workers start or are lost, and may stop the work by raising an error.
     """
-    if settings.executor == "local":
-        yield None
-        return
     place = settings.model_dump(include={*WORKPLACE, "threads", "device"})
     outer = _current.get()
     if outer is not None and outer[0] == place:

@@ -14,8 +14,8 @@ from evomal.expression import Expression
 from evomal.methods import Executor, Failure, Raised, Stage
 from evomal.progress import StageStepsDone
 from evomal.runs.callbacks import SearchListener
-from evomal.runs.executors.cluster import worker_pool
 from evomal.runs.executors.jobs import WorkerPool
+from evomal.runs.executors.workers import worker_pool
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
 from evomal.text import one_line
@@ -28,6 +28,7 @@ _REPORTED_AS: dict[str, str] = {
     "optimise_networks": "optimise", "evaluate_losses": "evaluate", "try_rates": "evaluate",
 }  # fmt: skip
 _EXPRESSION_STAGES: tuple[Stage, ...] = ("inadmissible", "gradient_norms", "optimise", "gains", "evaluate")
+_TRAININGS: tuple[Stage, ...] = ("evaluate", "evaluate_losses", "try_rates")
 _TRIED_TOGETHER = 16  # candidates per chunk on CUDA: few enough that every worker gets some
 _WARM_UP_TREE = Expression.parse("square(sub(y, f))")
 
@@ -35,10 +36,10 @@ _WARM_UP_TREE = Expression.parse("square(sub(y, f))")
 @contextlib.contextmanager
 def open_executor(
     tasks: Sequence[Task], settings: SearchSettings, *, seed: int, engine: EngineSettings,
-    listener: SearchListener | None = None,
+    listener: SearchListener | None = None, jobs: int = 1,
 ) -> Iterator[Executor]:  # fmt: skip
-    """A context with the executor that the settings ask for."""
-    with worker_pool(settings, listener) as pool:
+    """A context with the executor that the settings ask for, or one of that many processes on this machine."""
+    with worker_pool(settings, listener, jobs=jobs) as pool:
         if pool is None:
             yield LocalExecutor(Engine(tasks, seed=seed, settings=engine))
         else:
@@ -145,11 +146,16 @@ def _passing_errors(report: StageStepsDone) -> StageStepsDone:
 
 
 class EngineRunner:
-    """An engine in a worker; a job is a stage, a seed and the arguments of one candidate."""
+    """An engine in a worker; a job is a stage, a seed and the arguments of one candidate.
 
-    def __init__(self, *tasks: Task, seed: int, settings: EngineSettings) -> None:
+    `is_timed`: whether candidates have a time limit.
+    """
+
+    def __init__(self, *tasks: Task, seed: int, settings: EngineSettings, is_timed: bool = True) -> None:
         self._engine = Engine(tasks, seed=seed, settings=settings)
         self._executor = LocalExecutor(self._engine, raises_memory_errors=True)
+        if not is_timed:
+            return
         # Load the kernels now, so that loading does not count towards the time limit of a candidate.
         short = dataclasses.replace(settings, meta_steps=1, training_steps=1, filter_steps=1)
         executor = LocalExecutor(Engine(tasks, seed=seed, settings=short))
@@ -159,7 +165,10 @@ class EngineRunner:
     def describe(self) -> dict[str, Any]:
         engine = self._engine
         sizes = chunk_sizes(engine.plans, engine.device.type)
-        return {"record": engine.record(), "steps": engine.steps(1), "chunk_sizes": sizes}
+        is_stacked = any(plan.mode == "stacked" for plan in engine.plans)
+        return {
+            "record": engine.record(), "steps": engine.steps(1), "chunk_sizes": sizes, "is_stacked": is_stacked
+        }  # fmt: skip
 
     def run(self, jobs: Sequence[tuple[Stage, int | None, Sequence[Any]]]) -> list[Any]:
         stage, seed, _ = jobs[0]
@@ -192,7 +201,8 @@ class PoolExecutor:
         settings: EngineSettings,
         trained_in: Sequence[Stage] = ("evaluate",),
     ) -> None:
-        self._pool, self._tasks, self._options = pool, tasks, {"seed": seed, "settings": settings}
+        self._pool, self._tasks = pool, tasks
+        self._options = {"seed": seed, "settings": settings, "is_timed": not pool.is_local}
         self._description = self._prepare()
         for stage in trained_in:
             self._warn_of_idle_workers(settings.population, stage)
@@ -205,7 +215,7 @@ class PoolExecutor:
         name = _REPORTED_AS.get(stage, stage)
         steps = self._description["steps"].get(name, 0)
         results: list[Any] = [None] * len(jobs)
-        for index, result in self._pool.run(jobs, chunk=self._description["chunk_sizes"][stage] or len(jobs)):
+        for index, result in self._pool.run(jobs, chunk=self._together(stage, len(jobs))):
             results[index] = result
             if report is not None:
                 report(name, _steps_of(jobs[index]) or steps)
@@ -217,6 +227,16 @@ class PoolExecutor:
 
     def steps(self, candidates: int) -> dict[str, int]:
         return {stage: each * candidates for stage, each in self._description["steps"].items()}
+
+    def _together(self, stage: Stage, count: int) -> int:
+        """How many candidates go to a worker together: those that must, or a whole share if that saves work.
+
+        A share of a generation takes about as long as any other, and is one stack instead of many small ones. Filters
+        take less time than sending. Models that are trained one by one are sent one by one: some diverge early.
+        """
+        least: int = self._description["chunk_sizes"][stage] or count
+        trained_alone = stage in _TRAININGS and not self._description["is_stacked"]
+        return least if trained_alone or not self._pool.is_local else least * math.ceil(count / least / self._pool.size)
 
     def _prepare(self) -> dict[str, Any]:
         return self._pool.prepare(EngineRunner, *self._tasks, **self._options)

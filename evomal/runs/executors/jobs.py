@@ -32,6 +32,8 @@ class WorkerPool(Protocol):
 
     size: int
     """Number of workers."""
+    is_local: bool
+    """Whether the workers are processes of this machine: equally fast, and without a time limit."""
 
     def prepare(self, build: Callable[..., JobRunner], *data: Any, **options: Any) -> dict[str, Any]:
         """Build `build(*data, **options)` in every worker, unless they have built the same already.

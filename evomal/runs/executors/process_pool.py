@@ -49,6 +49,8 @@ class ProcessPool(SpeakingPool):
     breaks its executor, and only the job that it ran may count as lost.
     """
 
+    is_local = True
+
     def __init__(self, size: int, *, threads: int, listener: SearchListener | None = None) -> None:
         super().__init__()
         self.size = size
@@ -74,12 +76,13 @@ class ProcessPool(SpeakingPool):
         content, files = pickled(functools.partial(build, **options), build.__name__), self._stored(data)
         if self._setup is None or (self._setup.build, self._setup.files) != (content, files):
             self._setup = _Setup(next(self._numbers), content, files, self._threads, folders_of_users_code(), self.size)
-            # One process describes it; the others build it for their first job.
-            ((_, description),) = self._run_jobs(1, lambda _: None)
-            if isinstance(description, Failure):
+            # All processes build it at the same time, as starting takes seconds.
+            found = [one for _, one in self._run_jobs(self.size, lambda _: None)]
+            built = [one for one in found if not isinstance(one, Failure)]
+            if not built:
                 self._setup = None
-                raise EvomalError(f"no worker process could be started: {description.sentence}")
-            self._description = description
+                raise EvomalError(f"no worker process could be started: {found[0].sentence}")
+            self._description = built[0]
         return self._description
 
     def run(self, jobs: Sequence[Any], *, chunk: int = 1) -> Iterator[tuple[int, Any]]:

@@ -68,6 +68,8 @@ class RayPool(SpeakingPool):
     memory, machine lost), and a call has several candidates of which one may be the cause.
     """
 
+    is_local = False
+
     def __init__(
         self, size: int, *, resources: dict[str, Any], timeout: float | None, retries: int, patience: float = _PATIENCE
     ) -> None:

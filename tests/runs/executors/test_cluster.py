@@ -9,7 +9,7 @@ import pytest
 
 from evomal.errors import InputError
 from evomal.runs.executors import cluster as module
-from evomal.runs.executors.cluster import worker_pool
+from evomal.runs.executors import worker_pool
 from evomal.settings import SearchSettings
 
 ray = pytest.importorskip("ray")

@@ -8,7 +8,8 @@ import pytest
 
 from evomal.errors import InputError
 from evomal.runs.executors import cluster as module
-from evomal.runs.executors.cluster import _LONGEST_FOLDER, _temporary_folder, worker_pool
+from evomal.runs.executors import worker_pool
+from evomal.runs.executors.cluster import _LONGEST_FOLDER, _temporary_folder
 from evomal.settings import SearchSettings
 
 

@@ -338,6 +338,8 @@ def test_ctrl_c_once_is_noticed_while_workers_start(cluster, tmp_path, capsys):
 class FakePool:
     """A pool without workers; what the user is told is kept."""
 
+    is_local = False
+
     def __init__(self, size, chunk):
         self.size, self.said, self._chunk = size, [], chunk
 

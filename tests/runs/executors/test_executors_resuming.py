@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from evomal.runs import RunStore
+from evomal.threads import thread_count
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
 from tests.cli.test_search import SHORT
 
@@ -61,3 +62,28 @@ def test_workers_are_kept_only_where_the_executor_is(run, begun, typed, workers)
     ):
         assert run("resume", begun, *typed)[0] == 0
     assert gone_on.call_args.args[2].workers == workers
+
+
+@pytest.mark.parametrize(
+    ("threads", "typed", "sentence"),
+    [
+        (2, ("--jobs", "2"), "is 1, the number per worker: resume with --set threads=2 or with fewer jobs"),
+        (2, ("--jobs", "2", "--set", "threads=3"), "is 3, the number per worker: resume with --set threads=2"),
+        (2, ("--jobs", "2", "--set", "threads=2"), ""),
+        (2, ("--jobs", "2", "--force"), ""),
+        (1, ("--jobs", "2"), ""),
+        (2, (), ""),
+    ],
+)  # fmt: skip
+def test_jobs_are_refused_that_have_fewer_threads_than_the_record(run, begun, threads, typed, sentence):  # noqa: F811
+    with RunStore.read(begun) as store:
+        recorded = SimpleNamespace(settings={**store.settings, "threads": threads})
+    with (
+        thread_count(2),
+        mock.patch("evomal.runs.reading.load_run", return_value=recorded),
+        mock.patch("evomal.cli.searching._run") as gone_on,
+    ):
+        code, _, err = run("resume", begun, *typed)
+    assert (code, err) == ((2, f"evomal: {begun}: threads was 2 but {sentence}\n") if sentence else (0, ""))
+    if not sentence:
+        assert gone_on.call_args.kwargs["jobs"] == (2 if typed else 1)
