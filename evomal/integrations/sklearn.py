@@ -176,7 +176,7 @@ class EvomalClassifier(ClassifierMixin, _LossLearner):  # type: ignore[misc]
         loss: The loss to train with, without a search: one of evomal's losses, a name (`focal:gamma=3`) or a loss file.
         method: The method of the search: see `evomal methods`.
         preset: `quick`, `thorough` or `paper`.
-        settings: Settings of the search that differ from the preset.
+        settings: Settings of the search that differ from the preset, and `jobs`, the number of its processes.
         recipe: How networks are trained; by default `Recipe(steps=2000)`, for a given loss with the learning rate that
             its file names, if it names one.
         metric: What the search judges losses by; by default the error rate.
@@ -255,7 +255,7 @@ class EvomalRegressor(RegressorMixin, _LossLearner):  # type: ignore[misc]
         loss: The loss to train with, without a search: one of evomal's losses, a name (`huber:delta=2`) or a loss file.
         method: The method of the search: see `evomal methods`.
         preset: `quick`, `thorough` or `paper`.
-        settings: Settings of the search that differ from the preset.
+        settings: Settings of the search that differ from the preset, and `jobs`, the number of its processes.
         recipe: How networks are trained; by default `Recipe(steps=2000)`, for a given loss with the learning rate that
             its file names, if it names one.
         metric: What the search judges losses by; by default the mean squared error.

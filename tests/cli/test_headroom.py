@@ -6,7 +6,7 @@ import evomal
 from evomal.runs.estimates import Estimate
 from evomal.settings import setting_text
 from tests.cli.test_app import run  # noqa: F401  (a fixture)
-from tests.protocols import ON_RUNGS
+from tests.protocols import ON_RUNGS, OPTIONS
 
 TASK = ["diabetes", "--model", "mlp:hidden=4", "--device", "cpu"]
 SHORT = {**ON_RUNGS, "population": 4, "generations": 1, "training_steps": 8, "filter_steps": 5, "finalists": 1}
@@ -68,6 +68,19 @@ def test_a_search_on_rungs_says_what_to_use_and_is_drawn(run, tmp_path):  # noqa
     page = (tmp_path / "page.html").read_text()
     assert "Headroom" in page
     assert "Rung 1 to 2" in page
+
+
+def test_a_command_that_uses_one_of_several_processors_names_jobs(run, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("evomal.cli.display.processors", lambda: 3)
+    advice = "evomal: one of 3 processors is used; --jobs 3 uses 3, with the same result"
+    _, _, err = run("headroom", *TASK, *CHANGES)
+    assert [line for line in err.splitlines() if "--jobs" in line] == [advice]
+    search = ["search", *TASK, *CHANGES, "--set", "threads=1", "--out"]
+    code, _, err = run(*search, tmp_path / "run")
+    assert (code, err.splitlines()[0], err.count("--jobs")) == (0, advice, 1)
+    for others in (["resume", tmp_path / "run"], [*search, tmp_path / "one", *OPTIONS]):
+        code, _, err = run(*others)
+        assert (code, "--jobs" in err) == (0, False)
 
 
 def test_a_time_chooses_the_number_of_generations_and_says_so(run, tmp_path, monkeypatch):  # noqa: F811

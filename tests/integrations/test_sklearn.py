@@ -168,6 +168,7 @@ def test_the_seed_decides():
         (lambda: classifier(model=3).fit(*IRIS), "model must be the name of a model, or a function from the numbers"),
         (lambda: classifier(loss="hinge").fit(*IRIS), "there is no 'hinge'"),
         (lambda: classifier(loss=None, settings={"population": 0}).fit(*IRIS), "population must be"),
+        (lambda: classifier(loss=None, settings={"jobs": 0}).fit(*IRIS), "jobs must be at least 1 but got 0"),
         (lambda: classifier(model=lambda features, _: torch.nn.Linear(features, 5)).fit(*IRIS), "3 outputs, .* has 5"),
         (lambda: classifier(model=lambda features, _: torch.nn.Linear(features, 1)).fit(IRIS[0], IRIS[1] > 0), "has 1"),
         (lambda: classifier(recipe=30).fit(*IRIS), "recipe must be a Recipe but got 30"),
