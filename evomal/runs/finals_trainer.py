@@ -61,6 +61,17 @@ class FinalsTrainer:
         """The untuned learning rate of the tasks; None if they differ in it."""
         return common_lr(self._settings, self._tasks)
 
+    @property
+    def reused_rows(self) -> dict[str, int]:
+        """By the name of each task, the number of validation rows that all trainings share, those of a final as well.
+
+        Tasks whose final has rows of its own, or whose splits are drawn anew, are left out.
+        """
+        if self._ladder is not None and self._is_resplit:
+            return {}
+        rows = {task.name: task.validation.rows for task in self._tasks if task.final is None}
+        return {name: count for name, count in rows.items() if count is not None}
+
     def train_rivals(self) -> dict[str, float]:
         """The scores of the baseline and its rivals, trained as candidates are, with the seeds of the search.
 

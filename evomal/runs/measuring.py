@@ -68,6 +68,5 @@ def headroom(
         found = trainer.headroom
         assert found is not None
         metric = shown_fitness(with_rule(resolved, parts.tasks), parts.tasks)
-        is_redrawn = resolved.resplit and parts.context.is_exchangeable
-        rows = None if is_redrawn or len(parts.tasks) > 1 else parts.tasks[0].validation.rows
+        rows = trainer.reused_rows.get(parts.tasks[0].name) if len(parts.tasks) == 1 else None
         return replace(found, metric=metric, lr=common_lr(resolved, parts.tasks), rows=rows)

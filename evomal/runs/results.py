@@ -178,6 +178,9 @@ class SearchResult(Displayed):
     final_rows: Mapping[str, int] = field(default_factory=dict)
     """By the name of a task, the number of its validation rows that only the final used; tasks without such rows are
     left out."""
+    reused_rows: Mapping[str, int] = field(default_factory=dict)
+    """By the name of a task, the number of validation rows on which the final compared losses that the same rows had
+    chosen; tasks whose final had rows or splits of its own are left out."""
     priors: tuple[float, ...] | None = None
     """The shares of the classes in the training rows, or in a sample of rows that are read while a model trains; None
     unless a known loss that depends on them is advised, and all tasks have the same."""
@@ -329,6 +332,13 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
         ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which the search had not seen")
         for name, rows in result.final_rows.items()
     ]
+    # The interval of the lead is over seeds: it does not tell what other rows would show.
+    lines += [
+        ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, by which losses were chosen, too: on "
+         "other rows the lead may be smaller")
+        for name, rows in result.reused_rows.items()
+        if final.leads
+    ]  # fmt: skip
     lines += [("task", f"{shorten(one.task, 60)}: {one.text()}") for one in result.by_task]
     lines.append(("final", final.verdict(metric.name) + hint))
     return lines

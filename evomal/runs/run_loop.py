@@ -233,6 +233,7 @@ class _Search:
             headroom=headroom,
             run=run,
             final_rows={task.name: len(task.final) for task in self._tasks if task.final is not None},
+            reused_rows=trainer.reused_rows,
         )
 
     def _compute_generations(self, begin: float, callbacks: Callbacks, listener: SearchListener | None) -> str | None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from evomal.runs import RunStore, preparation
+from evomal.runs.finals import Final
 from evomal.runs.run_loop import search
 from evomal.tasks import task as task_module
 from tests.engine.populations import regression
@@ -98,3 +99,21 @@ def test_a_final_that_draws_splits_keeps_no_rows(few_rows):
 
 def test_few_rows_are_not_divided():
     assert run().final_rows == {}
+
+
+def test_rows_that_chose_the_losses_are_said_beside_a_lead(monkeypatch):
+    result = run()
+    assert result.reused_rows == {"own": 40}
+    said = "final rows   40 validation rows of own, by which losses were chosen, too: on"
+    for leads in (True, False):
+        monkeypatch.setattr(Final, "leads", leads)
+        assert (said in str(result).splitlines()) is leads
+
+
+@pytest.mark.parametrize("changes", [{"resplit": True}, {"final_share": 0.5}], ids=["splits", "rows"])
+def test_a_final_with_splits_or_rows_of_its_own_reuses_none(few_rows, changes):
+    assert run(**{"final_share": 0.0, **changes}).reused_rows == {}
+
+
+def test_a_final_at_one_learning_rate_draws_no_splits():
+    assert run(protocol=ONE_TRAINING, resplit=True).reused_rows == {"own": 40}
