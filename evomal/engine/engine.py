@@ -183,7 +183,7 @@ class Engine:
 
         Args:
             losses: Modules, or expressions with their weights.
-            rungs: The rung of each loss: the same for all.
+            rungs: The rung of each loss; they may differ in seeds and splits only.
             rates: The learning rates of each loss, as multiples of the task's own.
             report: Called with the stage and the number of steps done since the last call.
 
@@ -192,7 +192,7 @@ class Engine:
         """
         if not losses:
             return []
-        (rung,) = set(rungs)
+        (rung,) = {dataclasses.replace(one, seeds=(), splits=()) for one in rungs}
         with self._context():
             factors = self._matching_factors(losses, rung.reference)
             # A module is trained as it is, so that its learning rate is that of the loss people know.
@@ -203,9 +203,9 @@ class Engine:
             for index, data in enumerate(self._data):
                 trials = [
                     Trial(loss, rate * data.recipe.lr, seed, factor, split)
-                    for loss, factor, own in zip(losses, factors, rates, strict=True)
+                    for loss, factor, one, own in zip(losses, factors, rungs, rates, strict=True)
                     for rate in own
-                    for seed, split in zip(rung.seeds, rung.splits or [0] * len(rung.seeds), strict=True)
+                    for seed, split in zip(one.seeds, one.splits or [0] * len(one.seeds), strict=True)
                 ]
                 milestones = rung.milestones_by_task[index] if rung.milestones_by_task else rung.milestones
                 runner = self._workspace.trials(
@@ -217,8 +217,8 @@ class Engine:
                 columns.append([reached.fitness for (reached,) in results])
         means = iter([mean_fitness(fitnesses) for fitnesses in zip(*columns, strict=True)])
         found = []
-        for factor, own in zip(factors, rates, strict=True):
-            found.append(RungScores.of({rate: [next(means) for _ in rung.seeds] for rate in own}, factor))
+        for factor, one, own in zip(factors, rungs, rates, strict=True):
+            found.append(RungScores.of({rate: [next(means) for _ in one.seeds] for rate in own}, factor))
         return found
 
     def _matching_factors(self, losses: Sequence[TrialLoss], reference: str | None = "") -> list[float]:

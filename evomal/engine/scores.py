@@ -1,6 +1,7 @@
 """Trials, the rungs at which they are compared, and their results: how outputs become a fitness or a score."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,6 +96,10 @@ class Fitness:
     def diverged(self) -> bool:
         """Whether the training diverged."""
         return self.outcome == "diverged"
+
+
+def _diverged(fitness: Fitness) -> bool:
+    return fitness.diverged
 
 
 def diverged_fitness(sentence: str, *, is_undefined: bool = False) -> Fitness:
@@ -286,6 +291,8 @@ class RungScores:
     """Whether outputs were finite, but the metric was not."""
     by_task: tuple["RungScores", ...] = ()
     """The scores on each task, where there are several."""
+    lost: Mapping[float, Fitness] = field(default_factory=dict, repr=False, compare=False)
+    """By learning rate, the first training that diverged."""
 
     @classmethod
     def of(cls, fitnesses: Mapping[float, Sequence[Fitness]], factor: float) -> "RungScores":
@@ -296,11 +303,23 @@ class RungScores:
             for task in range(tasks)
         )
         costs = {rate: tuple(fitness.value for fitness in row) for rate, row in fitnesses.items()}
-        scores = cls(costs, factor, by_task=by_task)
-        lost = next((fitness for fitness in fitnesses[scores.rate] if fitness.diverged), None)
+        lost = {rate: next(filter(_diverged, row)) for rate, row in fitnesses.items() if any(map(_diverged, row))}
+        return cls(costs, factor, by_task=by_task, lost=lost)._explained()
+
+    @classmethod
+    def joined(cls, parts: Sequence["RungScores"]) -> "RungScores":
+        """The scores of one loss with the seeds of all parts, in this order: those of one run with all seeds."""
+        costs = {rate: tuple(itertools.chain(*(part.costs[rate] for part in parts))) for rate in parts[0].costs}
+        by_task = tuple(map(cls.joined, zip(*(part.by_task for part in parts), strict=True)))
+        lost = dict(itertools.chain(*(part.lost.items() for part in reversed(parts))))  # of equal rates the first part
+        return cls(costs, parts[0].factor, by_task=by_task, lost=lost)._explained()
+
+    def _explained(self) -> "RungScores":
+        """The scores with the reason why a training at the best learning rate diverged, if one did."""
+        lost = self.lost.get(self.rate)
         if lost is None:
-            return scores
-        return dataclasses.replace(scores, sentence=lost.sentence, is_undefined=lost.is_undefined)
+            return self
+        return dataclasses.replace(self, sentence=lost.sentence, is_undefined=lost.is_undefined)
 
     @property
     def rate(self) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evomal.engine import Engine, EngineSettings, Rung
+from evomal.engine import Engine, EngineSettings, Rung, RungScores
 from evomal.engine.device_memory import device_error, is_out_of_memory
 from evomal.engine.plans import Plan
 from evomal.errors import EvomalError, UserCodeError
@@ -185,6 +185,12 @@ def _steps_of(job: tuple[Stage, int | None, Sequence[Any]]) -> int:
     return len(arguments[2]) * len(rung.seeds) * rung.steps
 
 
+def _part(rung: Rung, part: int, parts: int) -> Rung:
+    """The rung with one of several parts of its seeds."""
+    first, end = (len(rung.seeds) * number // parts for number in (part, part + 1))
+    return dataclasses.replace(rung, seeds=rung.seeds[first:end], splits=rung.splits[first:end])
+
+
 class PoolExecutor:
     """Shares candidates among the workers of a pool; this process needs neither an engine nor a GPU.
 
@@ -211,6 +217,13 @@ class PoolExecutor:
         self, stage: Stage, *columns: Sequence[Any], seed: int | None = None, report: StageStepsDone | None = None
     ) -> list[Any]:
         self._prepare()  # again, if a search inside this one, as by a callback, has used the same workers
+        if stage == "try_rates" and (parts := self._seed_parts(columns[1])) > 1:
+            return self._in_parts(parts, *columns, report=report)
+        return self._run(stage, columns, seed, report)
+
+    def _run(
+        self, stage: Stage, columns: Sequence[Sequence[Any]], seed: int | None, report: StageStepsDone | None
+    ) -> list[Any]:
         jobs = [(stage, seed, arguments) for arguments in zip(*columns, strict=True)]
         name = _REPORTED_AS.get(stage, stage)
         steps = self._description["steps"].get(name, 0)
@@ -237,6 +250,35 @@ class PoolExecutor:
         least: int = self._description["chunk_sizes"][stage] or count
         trained_alone = stage in _TRAININGS and not self._description["is_stacked"]
         return least if trained_alone or not self._pool.is_local else least * math.ceil(count / least / self._pool.size)
+
+    def _seed_parts(self, rungs: Sequence[Rung]) -> int:
+        """Into how many parts to divide the seeds of losses, so that few losses occupy all workers.
+
+        On a CPU a training has the same bits in any company; models that are not stacked have one seed at a time.
+        """
+        is_exact = self._description["record"]["device"] == "cpu" and self._description["is_stacked"]
+        if not rungs or not self._pool.is_local or not is_exact:
+            return 1
+        size, seeds = self._pool.size, len(rungs[0].seeds)
+
+        def longest(parts: int) -> int:
+            return math.ceil(len(rungs) / (size // parts)) * math.ceil(seeds / parts)
+
+        return min(range(1, min(size, seeds) + 1), key=longest)  # of equal ones the first
+
+    def _in_parts(
+        self, parts: int, losses: Sequence[Any], rungs: Sequence[Rung], rates: Sequence[Any], *,
+        report: StageStepsDone | None,
+    ) -> list[Any]:  # fmt: skip
+        """The scores of losses on their rungs, whose seeds are divided: a worker gets all losses of a part, or some."""
+        divided = [_part(rung, part, parts) for part in range(parts) for rung in rungs]
+        found = self._run("try_rates", [[*losses] * parts, divided, [*rates] * parts], None, report)
+        results = []
+        for place in range(len(losses)):
+            own = found[place :: len(losses)]
+            failure = next((one for one in own if isinstance(one, Failure)), None)
+            results.append(RungScores.joined(own) if failure is None else failure)
+        return results
 
     def _prepare(self) -> dict[str, Any]:
         return self._pool.prepare(EngineRunner, *self._tasks, **self._options)

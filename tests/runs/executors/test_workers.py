@@ -9,10 +9,14 @@ import pytest
 import torch
 
 import evomal
+from evomal.engine import Engine, EngineSettings, Fitness, Rung, RungScores
+from evomal.engine.scores import diverged_fitness
 from evomal.errors import InputError
+from evomal.expression import Expression
+from evomal.losses.loss import WeightedTree
 from evomal.methods import Failure
 from evomal.runs import RunStore, display
-from evomal.runs.executors import PoolExecutor, ProcessPool, check_jobs, threads_of_each, workers
+from evomal.runs.executors import LocalExecutor, PoolExecutor, ProcessPool, check_jobs, threads_of_each, workers
 from evomal.runs.executors.executors import EngineRunner
 from evomal.runs.resuming import as_recorded
 from evomal.runs.run_loop import search
@@ -29,6 +33,7 @@ TINY = {"population": 6, "generations": 2, "training_steps": 20, "filter_steps":
 RUNGS = {**ON_RUNGS, **TINY, "seed_with": ("mse", "mae")}
 LOOPED = {**ONE_TRAINING, **TINY, "meta_steps": 2, "population_mode": "looped"}
 PROCESSES = 2
+TREES = ("square(sub(y, f))", "abs(sub(y, f))", "square(add(y, f))", "abs(add(y, f))")
 
 
 class Listener:
@@ -151,8 +156,86 @@ def test_candidates_are_divided_equally_unless_their_models_are_trained_one_by_o
     engine = evomal.runs.preparation.engine_settings(settings, evomal.methods.method_named("evomal"))
     executor = PoolExecutor(pool, [regression()], seed=0, settings=engine, trained_in=[])
     for stage in expected:
-        executor.run(stage, range(7))
+        executor.run(stage, range(7), [Rung(1, (0,))] * 7)
     assert pool.chunks == expected
+
+
+class Computing(Shares):
+    """A pool of that many workers, all of them in this process, which notes the losses and seeds of each."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.given = size, []
+
+    def run(self, jobs, *, chunk=1):
+        for first in range(0, len(jobs), chunk):
+            some = jobs[first : first + chunk]
+            self.given.append([len(rung.seeds) for _, _, (_, rung, _) in some])
+            yield from enumerate(self.runner.run(some), first)
+
+
+@pytest.mark.parametrize(
+    ("losses", "seeds", "size", "given"),
+    [
+        (3, 5, 2, [[2, 2, 2], [3, 3, 3]]),
+        (3, 5, 5, [[1, 1, 1]] * 5),
+        (1, 3, 2, [[1], [2]]),
+        (3, 2, 4, [[2], [2], [2]]),
+        (2, 4, 4, [[2], [2], [2], [2]]),
+        (4, 3, 2, [[3, 3], [3, 3]]),
+    ],
+)
+def test_few_losses_occupy_all_workers_with_the_results_of_one(losses, seeds, size, given):
+    """Also where trainings diverge, as the first loss does at the higher rate."""
+    engine = EngineSettings(device="cpu", meta_steps=1, training_steps=30)
+    trees = [Expression.parse(text) for text in TREES]
+    given_losses = [WeightedTree(tree, [1.0] * tree.edges) for tree in trees[:losses]]
+    rung = Rung(30, tuple(range(seeds)), splits=tuple(range(1, seeds + 1)), reference=None)
+    columns = given_losses, [rung] * losses, [(1.0, 1e4)] * losses
+    pool, report = Computing(size), Counted()
+    executor = PoolExecutor(pool, [regression()], seed=0, settings=engine, trained_in=[])
+    found = executor.run("try_rates", *columns, report=report)
+    expected = LocalExecutor(Engine(regression(), seed=0, settings=engine)).run("try_rates", *columns)
+    assert found == expected
+    assert [one.lost for one in found] == [one.lost for one in expected]
+    assert expected[0].lost.keys() == {1e4}
+    assert report.steps == losses * 2 * seeds * 30
+    assert pool.given == given
+
+
+class Counted:
+    """Adds up the steps that are reported."""
+
+    steps = 0
+
+    def __call__(self, stage, steps):
+        self.steps += steps
+
+
+def test_a_loss_fails_if_it_does_with_some_of_its_seeds():
+    class Failing(Computing):
+        def run(self, jobs, *, chunk=1):
+            for place, result in super().run(jobs, chunk=chunk):
+                yield place, Failure("out of memory") if place == len(jobs) - 1 else result
+
+    tree = Expression.parse("abs(sub(y, f))")
+    engine = EngineSettings(device="cpu", meta_steps=1, training_steps=5)
+    executor = PoolExecutor(Failing(2), [regression()], seed=0, settings=engine, trained_in=[])
+    losses = [WeightedTree(tree, [weight, weight]) for weight in (1.0, 2.0, 3.0)]
+    found = executor.run("try_rates", losses, [Rung(5, (0, 1))] * 3, [(1.0,)] * 3)
+    assert [isinstance(one, RungScores) for one in found] == [True, True, False]
+    assert found[2] == Failure("out of memory")
+
+
+def test_the_reason_is_that_of_the_first_training_that_diverges_at_the_best_rate():
+    """Which may be another rate than the best one of the part that it belongs to."""
+    lost = [diverged_fitness(sentence) for sentence in ("low", "own")]
+    rows = {0.1: [Fitness(1.0), lost[0], Fitness(2.0)], 1.0: [lost[1], Fitness(3.0), Fitness(4.0)]}
+    whole = RungScores.of(rows, 2.0)
+    parts = [RungScores.of({rate: row[some] for rate, row in rows.items()}, 2.0) for some in (slice(1), slice(1, 3))]
+    assert RungScores.joined(parts) == whole
+    assert whole.sentence == "own"
+    assert [one.sentence for one in parts] == ["", ""]
 
 
 def test_processes_do_not_load_kernels_before_they_need_them(monkeypatch):
