@@ -7,7 +7,10 @@ judged on validation after the steps of every rung. From these costs follows wha
 with the truth over the whole pool and among the fitness's own top fifty, and how good the losses are that it puts into
 its top tenth (their mean place in the truth: 0.05 would be perfect, 0.5 chance), with the training steps that it took.
 All of it is the mean over draws of the seeds that belong to the rungs. The truth is measured once more, with other
-seeds and splits, which shows how much of it is noise: no fitness agrees with it better than it does with itself.
+seeds and, where rows are exchangeable, other splits, which shows how much of it is noise.
+
+The losses are those of a search with `quick`, with or without the trees that it refuses as inadmissible, or those of a
+search with the settings of the paper: 100 candidates in each generation, 100 meta steps.
 
 `--out FILE` keeps the costs; `--costs FILE…` prints the table of such files without training anything, and `--table
 FILE` writes it for docs/results/data.
@@ -103,22 +106,37 @@ OTHERS = (
 """What the presets had before, and everything at full length."""
 
 
+POOLS = {"admissible": "", "all": ", with trees that a search refuses as inadmissible", "paper": ", as in the paper"}
+"""The losses that are ranked, and what the table says of them."""
+TITLES = {"admissible": "", "all": " All trees", "paper": " A search of the paper"}
+
+
 def pool(
-    task: Task, count: int, device: str, folder: str, *, is_admissible: bool = True, first_trees: int = 6000
+    task: Task, count: int, device: str, folder: str, *, of: str = "admissible", first_trees: int = 6000
 ) -> list[WeightedTree]:
-    """Distinct losses of the first generations of a search, trained for a few steps."""
-    settings = evomal.SearchSettings.preset(
-        "quick", population=max(25, count // 3), generations=6, first_trees=first_trees, training_steps=20,
-        tried_rates=1, rungs=(1.0,), rung_seeds=(1,), finalists=0, device=device,
-    )  # fmt: skip
-    if not is_admissible:
+    """Distinct losses of the first generations of a search.
+
+    Those of `quick` are trained for a few steps; those of the paper as it does, and taken from all six generations.
+    """
+    if of == "paper":
+        settings = evomal.SearchSettings.preset(
+            "paper", population=100, generations=6, meta_steps=100, finalists=0, device=device
+        )
+    else:
+        settings = evomal.SearchSettings.preset(
+            "quick", population=max(25, count // 3), generations=6, first_trees=first_trees, training_steps=20,
+            tried_rates=1, rungs=(1.0,), rung_seeds=(1,), finalists=0, device=device,
+        )  # fmt: skip
+    if of == "all":
         kept = tuple(one for one in settings.filters if one != "admissible")
         settings = settings.model_copy(update={"filters": kept})
     evomal.search(task, settings=settings, seed=77, folder=folder)
     with RunStore.read(folder) as store:
         trained = [one for one in store.candidates() if one.state is State.EVALUATED and not one.is_carried]
     distinct = {one.fingerprint or one.genome: one for one in reversed(trained)}
-    chosen = sorted(distinct.values(), key=lambda one: (one.generation, one.index))[:count]
+    in_order = sorted(distinct.values(), key=lambda one: (one.generation, one.index))
+    every = len(in_order) / count if of == "paper" else 1
+    chosen = [in_order[int(place * every)] for place in range(min(count, len(in_order)))]
     return [WeightedTree(one.tree, list(one.weights)) for one in chosen]
 
 
@@ -160,20 +178,22 @@ def costs_of(engine: Engine, losses: list[WeightedTree], horizons: Sequence[int]
 
 
 def measured(
-    name: str, count: int, device: str, folder: str, horizons: Sequence[int], *, is_admissible: bool = True
+    name: str, count: int, device: str, folder: str, horizons: Sequence[int], *, of: str = "admissible"
 ) -> dict[str, Any]:
     """The truth and all costs of a pool."""
     task = TASKS[name]()
-    losses = pool(task, count, device, folder, is_admissible=is_admissible)
+    losses = pool(task, count, device, folder, of=of)
     settings = EngineSettings(device=device, meta_steps=1, training_steps=PAPER_STEPS)
     engine = Engine(task, seed=0, settings=settings)
     truth = truths(engine, losses)
-    trained = engine.evaluate([one.expression for one in losses], [one.edge_weights for one in losses])
+    trees, weights = [one.expression for one in losses], [one.edge_weights for one in losses]
+    trained = engine.evaluate(trees, weights)
     return {
         "task": name,
-        "pool": "admissible" if is_admissible else "all trees",
+        "pool": of,
         "hardware": measuring.hardware(),
         "losses": [str(one.expression) for one in losses],
+        "inadmissible": [bool(reason) for reason in engine.inadmissible(trees, weights)],
         "truth": truth,
         "repeated": truths(engine, losses, is_repeated=True),
         "paper": [found.value for found in trained],
@@ -216,6 +236,9 @@ def ranked(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> list[Ranked]
         costs = np.array(found["costs"])
         ranks = [ladder.ranked(costs[:, :, order], found["horizons"]) for order in orders]
         rows.append(row(name, [agreement(order, truth) for order, _ in ranks], ranks[0][1] / len(truth)))
+        if any(refused := found.get("inadmissible", ())):
+            last = [sorted(order, key=lambda loss: refused[loss]) for order, _ in ranks]
+            rows.append(row(f"{name}, inadmissible ones last", [agreement(one, truth) for one in last], rows[-1].steps))
     if "repeated" in found:
         trials = TRUTH_RATES * len(TUNING_SEEDS) + len(TEST_SEEDS)
         rows.append(once("the truth, measured again", found["repeated"], trials * STEPS))
@@ -236,8 +259,7 @@ def write_table(
 ) -> None:
     """Write the data of a page in docs/results; all costs must be of pools of one kind."""
     (pool,) = {found["pool"] for found in every}
-    of_trees = "" if pool == "admissible" else ", with trees that a search refuses as inadmissible"
-    options = "" if pool == "admissible" else " --all-trees --presets"
+    options = "" if pool == "admissible" else f" --pool {pool} --presets"
     by_task = {found["task"]: {row.name: row for row in ranked(found, ladders)} for found in every}
     titles = {
         "mnist-noise": "MNIST, 40 % wrong labels", "mnist-mlp": "MNIST, clean", "outliers": "planted outliers",
@@ -252,8 +274,8 @@ def write_table(
     rows = [(name, f"{of:,.0f}", *(cell(by_task[task].get(name)) for task in tasks)) for name, of in steps.items()]
     MeasuredTable(
         name=path.stem,
-        title=f"Does the fitness rank losses as the verdict does?{' All trees' if of_trees else ''}",
-        about=f"Distinct losses of the first generations of a search{of_trees}. Truth: test cost after 2 000 steps, "
+        title=f"Does the fitness rank losses as the verdict does?{TITLES[pool]}",
+        about=f"Distinct losses of the first generations of a search{POOLS[pool]}. Truth: test cost after 2 000 steps, "
         "mean of 5 seeds, at the best of nine learning rates on validation. In each cell: Kendall's τ over all "
         "losses; τ among the fitness's own top fifty; mean place, in the truth, of its top tenth "
         "(0.05: perfect, 0.5: chance).",
@@ -273,9 +295,7 @@ def main() -> None:
     parser.add_argument("--task", choices=TASKS)
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument(
-        "--all-trees", action="store_true", help="a pool that also holds losses a search refuses as inadmissible"
-    )
+    parser.add_argument("--pool", choices=POOLS, default="admissible", help="the losses that are ranked")
     parser.add_argument("--presets", action="store_true", help="only the rungs of the presets, none of 2 000 steps")
     parser.add_argument("--folder", help="an empty folder for the record of the pool's search")
     parser.add_argument("--out", type=Path, help="where to keep the costs")
@@ -291,10 +311,7 @@ def main() -> None:
         every = [json.loads(path.read_text()) for path in options.costs]
     else:
         horizons = sorted({steps for ladder in ladders.values() for steps, _ in ladder.rungs})
-        is_admissible = not options.all_trees
-        every = [
-            measured(options.task, options.count, options.device, options.folder, horizons, is_admissible=is_admissible)
-        ]
+        every = [measured(options.task, options.count, options.device, options.folder, horizons, of=options.pool)]
         if options.out is not None:
             options.out.write_text(json.dumps(every[0]))
     for found in every:

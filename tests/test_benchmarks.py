@@ -100,6 +100,9 @@ def test_rungs_rank_losses_by_the_costs_that_a_search_would_see(monkeypatch: pyt
     paper, own = fitness.ranked(found, {"own": ladder})
     assert (own.whole, own.steps) == pytest.approx((1, steps / losses))
     assert paper.whole < 1
+    refused = [False, False, True, False, False, False]
+    _, own, last = fitness.ranked({**found, "inadmissible": refused}, {"own": ladder})
+    assert last.whole < own.whole  # the best one is refused
 
 
 def test_a_table_of_the_fitness_has_pools_of_one_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -107,7 +110,7 @@ def test_a_table_of_the_fitness_has_pools_of_one_kind(monkeypatch: pytest.Monkey
     fitness = importlib.import_module("fitness")
     costs = np.broadcast_to(np.arange(4.0)[:, None, None, None], (4, 1, len(fitness.SEEDS), len(fitness.RATES)))
     found = {
-        "task": "diabetes", "pool": "all trees", "hardware": "a machine", "truth": [0, 1, 2, 3],
+        "task": "diabetes", "pool": "all", "hardware": "a machine", "truth": [0, 1, 2, 3],
         "repeated": [0, 2, 1, 3], "paper": [3, 2, 1, 0], "horizons": [10], "costs": costs,
     }  # fmt: skip
     ladders = {"own": fitness.Ladder(((10, 2),), rates=5)}
@@ -121,7 +124,7 @@ def test_a_table_of_the_fitness_has_pools_of_one_kind(monkeypatch: pytest.Monkey
     assert table.rows[2][3].startswith("0.67, 0.67")
     assert table.rows[0][2].startswith("-1.00, -1.00")
     assert table.rows[1][3].startswith("1.00, 1.00")
-    assert "--all-trees" in table.command
+    assert "--pool all" in table.command
     with pytest.raises(ValueError, match="too many values"):
         fitness.write_table([found, {**found, "pool": "admissible"}], ladders, "c", [], tmp_path / "u.json")
 
@@ -131,7 +134,7 @@ def test_the_pool_of_all_trees_has_losses_that_a_search_refuses(monkeypatch: pyt
     fitness = importlib.import_module("fitness")
     task = fitness.TASKS["diabetes"]()
     pools = {
-        name: fitness.pool(task, 5, "cpu", str(tmp_path / name), is_admissible=name == "admissible", first_trees=200)
+        name: fitness.pool(task, 5, "cpu", str(tmp_path / name), of=name, first_trees=200)
         for name in ("admissible", "all")
     }
     assert [len(found) for found in pools.values()] == [5, 5]
