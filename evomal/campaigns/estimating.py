@@ -17,7 +17,7 @@ from evomal.tasks.recipe import final_recipe
 from evomal.tasks.task import Task
 from evomal.verdict.contestants import baseline_contestant
 from evomal.verdict.trials import ComparedTrial, TrialTrainer
-from evomal.verdict.tuning import SETTLING_SEEDS, TUNING_SEEDS
+from evomal.verdict.tuning import TUNING_SEEDS, settling_seeds
 
 _TRIED_TOGETHER, _STEPS = 16, (5, 25)
 _DECAYS = 6  # settings that a loss usually tries when its weight decay is tuned, too
@@ -109,7 +109,7 @@ def _trainings(plan: TaskPlan, task: Task) -> int:
     """The number of trainings, if no learning rates are added to those asked for and the best ones stay."""
     declared = plan.declared
     losses = len(_losses(task, declared.losses)) + len(plan.comparison.searches)
-    settling = len(SETTLING_SEEDS) if declared.tune_lr > 1 else 0
+    settling = len(settling_seeds(declared.seeds)) if declared.tune_lr > 1 else 0
     tried = declared.tune_lr + (_DECAYS if declared.tune_decay else 0)
     tuning = tried * len(TUNING_SEEDS) + settling + declared.seeds if declared.tune_lr else 0
     return losses * (declared.seeds + tuning) + declared.rescale * (losses - 1) * declared.seeds

@@ -44,8 +44,8 @@ TuneRates = Annotated[
     int,
     typer.Option(
         "--tune-lr",
-        help="Number of learning rates to try for each loss, with two seeds each and three more for the best; 0 to use "
-        "only the task's own.",
+        help="Number of learning rates to try for each loss, with two seeds each and the best with twice --seeds; 0 to "
+        "use only the task's own.",
         min=0,
         rich_help_panel=TRAININGS,
     ),

@@ -74,7 +74,7 @@ def compare(
         seeds: The number of evaluation seeds for each loss; no search uses them. A verdict needs five.
         search_seeds: The number of searches of each method.
         tune_lr: The number of learning rates to try on validation for every loss, including the baseline: with two
-            seeds each, and three more for the best one; 0: none.
+            seeds each, and the best one with twice as many seeds as the comparison has; 0: none.
         tune_decay: Whether to tune the weight decay of every loss, too, from its best learning rate on, in powers of
             ten from a hundredth to a thousand times the recipe's. SGD multiplies it by the learning rate, so that a
             small loss at a high rate has more of it: a gain that disappears then came from weight decay. Needs
@@ -252,7 +252,7 @@ def compare_contestants(task: Task, base: Contestant, others: Sequence[Contestan
             losses = _distinct(everyone)
             what = f"{plural(plan.tune_lr, 'learning rate')} or more{', and weight decays,' if plan.tune_decay else ''}"
             plan.announce(f"trying {what} for each of {plural(len(losses), 'loss')}")
-            tuning = tuned(losses, baseline, trials, plan.tune_lr, task, decays=plan.tune_decay)
+            tuning = tuned(losses, baseline, trials, plan.tune_lr, task, seeds=plan.seeds, decays=plan.tune_decay)
             entries += _entries("tuned", everyone, lambda loss: (tuning.best[loss.key], 1.0), trials, plan)
         if plan.rescale and others:
             entries += _entries(

@@ -28,14 +28,23 @@ from evomal.verdict.trials import ComparedTrial, Trials
 
 TUNING_SEEDS = range(2000, 2002)
 """The seeds of each learning rate that is tried; neither a search nor a final training uses them."""
-SETTLING_SEEDS = range(2002, 2005)
-"""Further seeds of the learning rate that a loss is left with: two may miss that some trainings fail there."""
+_FEWEST_SEEDS, _MOST_SEEDS = 5, 40  # of the setting that a loss is left with
 _MOST_FURTHER = 4  # learning rates beyond the first ones, at either end
 _FEWEST_TO_EXTEND = 3  # learning rates: with two, each is at an end
 _BATCHES = 8
 _DECAY_RATIO = 10.0
 _LEAST_DECAY, _MOST_DECAY = 1e-2, 1e3  # as multiples of the recipe's
 _ROUNDING = 2e-3  # of rates that were multiplied several times, each time rounded to four digits
+
+
+def settling_seeds(seeds: int) -> range:
+    """Further seeds of the setting that a loss is left with, in a comparison of that many seeds.
+
+    In all they are twice as many as the loss is judged with: a rate at which one training in ten fails is the best one
+    with five seeds as often as not, and the same five are lucky for all losses.
+    """
+    in_all = min(max(_FEWEST_SEEDS, 2 * seeds), _MOST_SEEDS)
+    return range(TUNING_SEEDS.stop, TUNING_SEEDS.start + in_all)
 
 
 class Setting(NamedTuple):
@@ -54,13 +63,14 @@ class Tuning:
 
 
 def tuned(
-    losses: Sequence[ComparedLoss], baseline: ComparedLoss, trials: Trials, number: int, task: Task, *,
+    losses: Sequence[ComparedLoss], baseline: ComparedLoss, trials: Trials, number: int, task: Task, *, seeds: int,
     decays: bool = False,
 ) -> Tuning:  # fmt: skip
     """Try that number of learning rates, and further ones while the first or the last is the best of a main loss.
 
     The best rate has the lowest mean validation cost; a rate at which a training diverges is not chosen. It is trained
-    with further seeds, and stays the best only if it is with all of them. Neither the baseline nor the loss with the
+    with further seeds, twice as many in all as the `seeds` of the comparison, and stays the best only if it is with all
+    of them. Neither the baseline nor the loss with the
     lowest cost should be left at an end of the rates, beyond which a better one may lie: against a badly tuned one, a
     loss would seem to gain. Every loss gets the same rates, among them those that searches found for their losses.
 
@@ -70,7 +80,7 @@ def tuned(
     rates = tried_rates(trials.own_lr, number)
     known = (_rounded(trials.own_lr), *rates)
     found = [rate for rate in found_rates(losses) if number > 1 and _equal(rate, known) is None]
-    curves = {loss.key: _TunedLoss(loss, task) for loss in losses}
+    curves, settling = {loss.key: _TunedLoss(loss, task) for loss in losses}, settling_seeds(seeds)
     trainings = len(TUNING_SEEDS) * len({loss.identity for loss in losses})  # procedures share them
 
     def try_rates(some: Sequence[float]) -> None:
@@ -82,7 +92,7 @@ def tuned(
     while _FEWEST_TO_EXTEND <= number <= len(rates) < number + _MOST_FURTHER:
         leader = min(curves.values(), key=lambda curve: curve.mean(curve.best_of(rates)))
         main = {curves[baseline.key].loss.identity, leader.loss.identity}
-        _settle([curve for curve in curves.values() if curve.loss.identity in main], trials, rates)
+        _settle([curve for curve in curves.values() if curve.loss.identity in main], trials, settling, rates)
         best, ratio = {curve.best_of(rates).lr for curve in (curves[baseline.key], leader)}, rates[1] / rates[0]
         if rates[-1] in best:
             beyond = _rounded(rates[-1] * ratio)
@@ -98,20 +108,20 @@ def tuned(
         rates = sorted([*rates, beyond])
     tried = sorted({*rates, *found})
     if len(tried) > 1:
-        _settle([*curves.values()], trials)
+        _settle([*curves.values()], trials, settling)
     if decays:
-        _tune_decays([*curves.values()], tried, trials)
+        _tune_decays([*curves.values()], tried, trials, settling)
     return Tuning(tuple(tried), {key: curve.best for key, curve in curves.items()})
 
 
-def _tune_decays(curves: Sequence["_TunedLoss"], rates: Sequence[float], trials: Trials) -> None:
+def _tune_decays(curves: Sequence["_TunedLoss"], rates: Sequence[float], trials: Trials, settling: range) -> None:
     """Try the neighbours of each loss's best setting, until all of those have been tried."""
     while pairs := [
         (curve, setting) for curve in curves for setting in _neighbours(curve.best, rates) if not curve.has(setting)
     ]:
         trials.expect(len(TUNING_SEEDS) * len({(curve.loss.identity, setting) for curve, setting in pairs}))
         _train(pairs, TUNING_SEEDS, trials)
-        _settle(curves, trials)
+        _settle(curves, trials, settling)
 
 
 def _neighbours(best: Setting, rates: Sequence[float]) -> list[Setting]:
@@ -154,27 +164,27 @@ class _TunedLoss:
         """Returns the best setting with one of these rates and the recipe's weight decay."""
         return min(map(Setting, rates), key=lambda one: (self.mean(one), one.lr))
 
-    def is_settled(self, setting: Setting) -> bool:
+    def is_settled(self, setting: Setting, seeds: range) -> bool:
         """Whether the setting was tried with all seeds."""
-        return self._costs.get(setting, {}).keys() >= {*SETTLING_SEEDS}
+        return self._costs.get(setting, {}).keys() >= {*seeds}
 
 
-def _settle(curves: Sequence[_TunedLoss], trials: Trials, rates: Sequence[float] | None = None) -> None:
+def _settle(curves: Sequence[_TunedLoss], trials: Trials, seeds: range, rates: Sequence[float] | None = None) -> None:
     """Train with further seeds at each best setting, or best rate of some, until the best is one that has been."""
 
     def best_of(curve: _TunedLoss) -> Setting:
         return curve.best if rates is None else curve.best_of(rates)
 
     while missing := {
-        (curve.loss.identity, best): None for curve in curves if not curve.is_settled(best := best_of(curve))
+        (curve.loss.identity, best): None for curve in curves if not curve.is_settled(best := best_of(curve), seeds)
     }:
-        trials.expect(len(SETTLING_SEEDS) * len(missing))
+        trials.expect(len(seeds) * len(missing))
         # Procedures share the trainings of their loss, if they are asked for together.
         pairs = [
             (curve, setting) for identity, setting in missing for curve in curves
-            if curve.loss.identity == identity and curve.has(setting) and not curve.is_settled(setting)
+            if curve.loss.identity == identity and curve.has(setting) and not curve.is_settled(setting, seeds)
         ]  # fmt: skip
-        _train(pairs, SETTLING_SEEDS, trials)
+        _train(pairs, seeds, trials)
 
 
 def _train(pairs: Sequence[tuple[_TunedLoss, Setting]], seeds: Sequence[int], trials: Trials) -> None:

@@ -9,10 +9,12 @@ from evomal.engine import Score
 from evomal.verdict.comparison import Comparison, Entry, Trained
 from evomal.verdict.contestants import given_contestant
 from evomal.verdict.tables import comparison_markdown
-from evomal.verdict.tuning import SETTLING_SEEDS, TUNING_SEEDS, found_rates, tried_rates, tuned
+from evomal.verdict.tuning import TUNING_SEEDS, found_rates, settling_seeds, tried_rates, tuned
 from tests.engine.populations import regression
 
 TASK = regression()
+SEEDS = 5
+SETTLING_SEEDS = settling_seeds(SEEDS)
 BASELINE, OTHER = (given_contestant(name, TASK).losses[0] for name in ("mse", "mae"))
 
 
@@ -43,15 +45,21 @@ class KnownTrials:
 
 def rates_of(best, number=5, **options):
     trials = KnownTrials({BASELINE.identity: best, OTHER.identity: 0.01}, **options)
-    found = tuned([BASELINE, OTHER], BASELINE, trials, number, TASK)
+    found = tuned([BASELINE, OTHER], BASELINE, trials, number, TASK, seeds=SEEDS)
     assert sorted(trials.trained) == sorted(
         (loss.identity, rate) for loss in (BASELINE, OTHER) for rate in found.rates
     )  # each once, and the same ones for both
-    # Trainings that could not be counted before: two losses with two seeds, and the best ones with three more.
-    assert trials.further == 2 * 2 * (len(found.rates) - number) + 3 * len(trials.settled)
+    # Trainings that could not be counted before: two losses with two seeds, and the best ones with eight more.
+    assert trials.further == 2 * 2 * (len(found.rates) - number) + 8 * len(trials.settled)
     assert len(trials.settled) == len(set(trials.settled))
     assert set(trials.settled) >= {(key, best.lr) for key, best in found.best.items() if number > 1}
     return found.rates, found.best[BASELINE.identity].lr
+
+
+@pytest.mark.parametrize(("seeds", "in_all"), [(1, 5), (3, 6), (5, 10), (10, 20), (1000, 40)])
+def test_the_best_rate_is_tried_with_twice_the_seeds_of_the_comparison(seeds, in_all):
+    every = [*TUNING_SEEDS, *settling_seeds(seeds)]
+    assert every == list(range(TUNING_SEEDS[0], TUNING_SEEDS[0] + in_all))
 
 
 def test_the_rates_tried_are_spaced_by_their_ratio():
@@ -75,12 +83,12 @@ def test_rates_are_added_while_the_baseline_s_best_is_at_an_end():
 
 def test_rates_are_added_while_the_best_of_all_is_at_an_end():
     trials = KnownTrials({BASELINE.identity: 0.02, OTHER.identity: 0.12})
-    found = tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK)
+    found = tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK, seeds=SEEDS)
     assert found.rates == pytest.approx((0.001, 0.003162, 0.01, 0.03162, 0.1, 0.3162), rel=1e-3)
     assert found.best[OTHER.identity].lr == 0.1
     # A loss that is neither the baseline nor the best may be left there.
     trials = KnownTrials({BASELINE.identity: 0.01, OTHER.identity: 1e6})
-    assert tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK).rates[-1] == 0.1
+    assert tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK, seeds=SEEDS).rates[-1] == 0.1
 
 
 def test_it_ends_after_four_more():
@@ -107,13 +115,13 @@ class EdgeTrials(KnownTrials):
 
 def test_a_rate_at_which_further_seeds_fail_is_not_chosen():
     trials = EdgeTrials({BASELINE.identity: 0.01, OTHER.identity: 0.1})
-    found = tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK)
+    found = tuned([BASELINE, OTHER], BASELINE, trials, 5, TASK, seeds=SEEDS)
     assert found.best == {BASELINE.identity: (0.01, 1.0), OTHER.identity: (0.01, 1.0)}
     assert trials.settled == [
         (BASELINE.identity, 0.01), (OTHER.identity, 0.1), (OTHER.identity, 0.03162), (OTHER.identity, 0.01),
     ]  # fmt: skip
     # The baseline's best may come to lie at an end only then.
-    found = tuned([BASELINE], BASELINE, EdgeTrials({BASELINE.identity: 0.06}), 3, TASK)
+    found = tuned([BASELINE], BASELINE, EdgeTrials({BASELINE.identity: 0.06}), 3, TASK, seeds=SEEDS)
     assert found.rates == (0.001, 0.01, 0.1)
     assert found.best == {BASELINE.identity: (0.01, 1.0)}
 
@@ -123,19 +131,19 @@ def test_a_rate_that_a_search_found_may_be_the_next_one_beyond_an_end(number, ra
     learned = given_contestant("mae", TASK).losses[0]
     learned.loss.provenance = {"learning_rate": rate}
     trials = KnownTrials({BASELINE.identity: 1e6, learned.identity: 0.01})
-    found = tuned([BASELINE, learned], BASELINE, trials, number, TASK)
+    found = tuned([BASELINE, learned], BASELINE, trials, number, TASK, seeds=SEEDS)
     assert len(found.rates) == number + 4
     assert all(later > 1.1 * earlier for earlier, later in itertools.pairwise(found.rates))
     assert len(set(trials.trained)) == len(trials.trained)
-    assert trials.further == 2 * 2 * 4 + 3 * len(trials.settled)
+    assert trials.further == 2 * 2 * 4 + 8 * len(trials.settled)
 
 
 def test_a_procedure_shares_the_trainings_that_settle_its_loss():
     stopped = given_contestant("mse+early-stopping", TASK).losses[0]
     trials = KnownTrials({BASELINE.identity: 0.01, OTHER.identity: 0.02})
-    found = tuned([BASELINE, stopped, OTHER], BASELINE, trials, 5, TASK)
+    found = tuned([BASELINE, stopped, OTHER], BASELINE, trials, 5, TASK, seeds=SEEDS)
     assert found.best[stopped.key] == found.best[BASELINE.key] == (0.01, 1.0)
-    assert trials.further == 3 * 2  # two losses with three seeds each
+    assert trials.further == 8 * 2  # two losses with eight seeds each
     assert [rate for identity, rate in trials.settled if identity == BASELINE.identity] == [0.01, 0.01]
 
 
@@ -163,9 +171,9 @@ def test_weight_decay_is_followed_to_its_best_and_the_learning_rate_with_it():
     trials = DecayTrials(
         dict.fromkeys((BASELINE.identity, OTHER.identity), 0.01), {BASELINE.identity: 0, OTHER.identity: 2}
     )
-    plain = tuned([BASELINE, OTHER], BASELINE, trials, 9, TASK)
+    plain = tuned([BASELINE, OTHER], BASELINE, trials, 9, TASK, seeds=SEEDS)
     assert {setting.decay for setting in plain.best.values()} == {1.0}
-    found = tuned([BASELINE, OTHER], BASELINE, trials, 9, TASK, decays=True)
+    found = tuned([BASELINE, OTHER], BASELINE, trials, 9, TASK, seeds=SEEDS, decays=True)
     assert found.rates == plain.rates
     assert found.best[BASELINE.key] == (0.01, 1.0)
     assert found.best[OTHER.key] == (0.03162, 100.0)
@@ -181,9 +189,11 @@ def test_weight_decay_is_followed_to_its_best_and_the_learning_rate_with_it():
 
 def test_weight_decay_is_followed_up_to_a_thousand_times_the_recipe_s():
     trials = DecayTrials({BASELINE.identity: 0.01}, {BASELINE.identity: 9})
-    assert tuned([BASELINE], BASELINE, trials, 3, TASK, decays=True).best[BASELINE.key].decay == 1000.0
+    assert tuned([BASELINE], BASELINE, trials, 3, TASK, seeds=SEEDS, decays=True).best[BASELINE.key].decay == 1000.0
     trials = DecayTrials({BASELINE.identity: 0.01}, {BASELINE.identity: -9})
-    assert tuned([BASELINE], BASELINE, trials, 3, TASK, decays=True).best[BASELINE.key].decay == pytest.approx(0.01)
+    assert tuned([BASELINE], BASELINE, trials, 3, TASK, seeds=SEEDS, decays=True).best[
+        BASELINE.key
+    ].decay == pytest.approx(0.01)
 
 
 def test_rates_that_round_to_the_same_number_are_tried_once():
@@ -220,10 +230,10 @@ def test_the_learning_rate_that_a_search_found_is_tried_by_all():
     learned = given_contestant("mae", TASK).losses[0]
     learned.loss.provenance = {"learning_rate": 0.0200001}
     trials = KnownTrials({BASELINE.identity: 0.01, learned.identity: 0.02})
-    found = tuned([BASELINE, learned], BASELINE, trials, 3, TASK)
+    found = tuned([BASELINE, learned], BASELINE, trials, 3, TASK, seeds=SEEDS)
     assert found.rates == (0.001, 0.01, 0.02, 0.1)
     assert found.best == {BASELINE.identity: (0.01, 1.0), learned.identity: (0.02, 1.0)}
-    assert trials.further == 2 * 2 + 3 * 2
+    assert trials.further == 2 * 2 + 8 * 2
     for odd in ("0.1", True, float("nan"), -1.0, None):
         learned.loss.provenance = {"learning_rate": odd}
         assert found_rates([learned]) == []
