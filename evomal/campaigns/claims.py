@@ -158,8 +158,10 @@ class Claims(_Strict):
     """Everything on the page of results that is not data."""
 
     introduction: str
+    notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """What to know of the table, below it."""
     data: Annotated[tuple[str, ...], Field(strict=False)]
-    """The results that the table shows."""
+    """The results that the table shows; a task of several, by its title, as the first one has it."""
     rows: Annotated[tuple[str, ...], Field(strict=False)]
     """The contestants that it shows."""
     claims: Annotated[tuple[Claim, ...], Field(strict=False)]

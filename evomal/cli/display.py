@@ -1,4 +1,4 @@
-"""What a command does beside its work: Ctrl-C in two steps, progress on a terminal, and advice at the start."""
+"""What a command does besides its work: Ctrl-C in two steps, progress on a terminal, and advice at the start."""
 
 import contextlib
 import signal

@@ -106,6 +106,12 @@ class Failure:
     raised: Raised | None = field(default=None, compare=False)
     """The error; None if the worker was lost."""
 
+    def is_like(self, other: "Failure") -> bool:
+        """Whether the other failure has the same cause."""
+        if self.raised is None:
+            return other.raised is None and other.sentence == self.sentence
+        return self.raised.is_like(other.raised)
+
 
 class Executor(Protocol):
     """Computes results for lists of candidates. A result must not depend on the number of workers or their order."""
@@ -269,13 +275,15 @@ class Evaluator(ABC):
                 yield place, result
 
     def _require_some_result(self, stage: Stage, results: Sequence[Any]) -> None:
-        """Stop if the same error occurs for every candidate before any was trained: then no candidate caused it."""
+        """Stop if every candidate fails for the same reason before any was trained: then no candidate caused it."""
         failures = [result for result in results if isinstance(result, Failure)]
-        first = failures[0].raised if failures else None
-        if first is None or len(failures) < len(results) or self.archive.best is not None:
+        if not failures or len(failures) < len(results) or self.archive.best is not None:
             return
-        if (len(results) > 1 or self._is_alone) and all(first.is_like(failure.raised) for failure in failures):
-            raise EvomalError(f"every candidate failed, at {TIMED_AS[stage]}: {first}") from first.error
+        first = failures[0]
+        if (len(results) > 1 or self._is_alone) and all(first.is_like(failure) for failure in failures):
+            cause = None if first.raised is None else first.raised.error
+            reason = first.raised or first.sentence
+            raise EvomalError(f"every candidate failed, at {TIMED_AS[stage]}: {reason}") from cause
 
 
 def still_open(candidates: Sequence[Candidate]) -> list[int]:

@@ -180,7 +180,7 @@ class SearchResult(Displayed):
     left out."""
     reused_rows: Mapping[str, int] = field(default_factory=dict)
     """By the name of a task, the number of validation rows on which the final compared losses that the same rows had
-    chosen; tasks whose final had rows or splits of its own are left out."""
+    chosen; tasks whose final had rows or splits of its own are left out, and those whose number of rows is unknown."""
     priors: tuple[float, ...] | None = None
     """The shares of the classes in the training rows, or in a sample of rows that are read while a model trains; None
     unless a known loss that depends on them is advised, and all tasks have the same."""
@@ -334,8 +334,8 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
     ]
     # The interval of the lead is over seeds: it does not tell what other rows would show.
     lines += [
-        ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, by which losses were chosen, too: on "
-         "other rows the lead may be smaller")
+        ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which also chose the losses: the "
+         "lead may be smaller on other rows")
         for name, rows in result.reused_rows.items()
         if final.leads
     ]  # fmt: skip

@@ -181,6 +181,15 @@ def test_an_error_that_strikes_every_candidate_alone_stops_the_search(tmp_path):
         assert len(store.trials()) == 3
 
 
+def test_workers_that_are_lost_with_every_candidate_stop_the_search(monkeypatch):
+    """As where none has the memory for even one: there is no error then, only the sentence."""
+    lost = Failure("its process ran out of memory (2 times)")
+    monkeypatch.setattr(Engine, "evaluate", lambda self, *columns, **options: [lost] * len(columns[0]))
+    monkeypatch.setattr("evomal.runs.finals_trainer.FinalsTrainer.train_rivals", lambda self: {})
+    found = refused(regression(), filters=())
+    assert str(found) == "every candidate failed, at evaluate: its process ran out of memory (2 times)"
+
+
 def test_one_candidate_s_failure_is_an_outcome(tmp_path, monkeypatch):
     evaluate = Engine.evaluate
 

@@ -247,7 +247,7 @@ class PoolExecutor:
         A share of a generation takes about as long as any other, and is one stack instead of many small ones. Filters
         take less time than sending. Models that are trained one by one are sent one by one: some diverge early.
         """
-        least: int = self._description["chunk_sizes"][stage] or count
+        least: int = self._description["chunk_sizes"][stage] or max(1, count)
         trained_alone = stage in _TRAININGS and not self._description["is_stacked"]
         return least if trained_alone or not self._pool.is_local else least * math.ceil(count / least / self._pool.size)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from evomal.errors import DeviceError
 from evomal.methods import Failure
 from evomal.runs.callbacks import SearchListener
 
@@ -54,6 +55,10 @@ class WorkerPool(Protocol):
         Args:
             jobs: Arguments of the job runner.
             chunk: Number of jobs, counted from the first, that go to a worker together.
+
+        Raises:
+            DeviceError: A GPU fails again and again: no job is to blame for that.
+            EvomalError: Workers are lost before they have built the job runner, again and again.
         """
 
     def say_once(self, sentence: str) -> None:
@@ -117,8 +122,12 @@ class JobQueue:
             return [self._lost.popleft()]
         return [self._new.popleft() for _ in range(min(len(self._new), max(1, len(self._new) // (2 * workers))))]
 
-    def put_back(self, chunks: Sequence[JobChunk], reason: str) -> dict[int, Failure]:
-        """Take chunks back that were lost with their worker; returns the jobs that are given up."""
+    def put_back(self, chunks: Sequence[JobChunk], reason: str | DeviceError) -> dict[int, Failure]:
+        """Take chunks back that were lost with their worker; returns the jobs that are given up.
+
+        Raises:
+            DeviceError: Jobs would be given up because a GPU failed, which no job is to blame for.
+        """
         given_up = {}
         for chunk in chunks:
             times_lost = chunk.times_lost + 1
@@ -129,4 +138,6 @@ class JobQueue:
             else:
                 times = "once" if times_lost == 1 else f"{times_lost} times"
                 given_up[chunk.jobs[0]] = Failure(f"{reason} ({times})")
+        if given_up and isinstance(reason, DeviceError):
+            raise reason from None
         return given_up

@@ -208,7 +208,7 @@ class RayPool(SpeakingPool):
             if isinstance(error.cause, MemoryError):
                 return self._lose(worker, _OUT_OF_MEMORY, queue)
             if isinstance(error.cause, DeviceError):
-                return self._lose(worker, str(error.cause), queue)
+                return self._lose(worker, error.cause, queue)
             if isinstance(error.cause, EvomalError):
                 raise error.cause from None
             raise  # a defect of this program
@@ -241,7 +241,7 @@ class RayPool(SpeakingPool):
             return self._lose(worker, f"it took longer than {self._timeout:g} s", queue)
         return []
 
-    def _lose(self, worker: _Worker, reason: str, queue: JobQueue | None) -> Results:
+    def _lose(self, worker: _Worker, reason: str | DeviceError, queue: JobQueue | None) -> Results:
         """Replace a worker that was lost; its jobs are run again or given up."""
         self._replace(worker)
         machine = "" if worker.place is None else f" on {worker.place[1]}"

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from evomal.engine import device_memory
-from evomal.errors import InputError
+from evomal.errors import DeviceError, EvomalError, InputError
 from evomal.methods import Failure
 from evomal.runs.executors.process_pool import ProcessPool
 from tests.processes import begun, is_alive
@@ -63,7 +63,7 @@ from evomal.runs.executors.process_pool import ProcessPool
 
 class Killing:
     def on_steps(self, *_):
-        print(*pool._executors[0]._processes, flush=True)
+        print(*pool._places[0].executor._processes, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
 process_executor._ExecutorManagerThread.add_call_item_to_queue = lambda _: None  # killed before anything was sent
@@ -100,6 +100,9 @@ class Runner:
     def out_of_memory(self):
         raise MemoryError
 
+    def gpu_fails(self):
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nSearch for it")
+
     def gpu_fails_once(self):
         if not (self._folder / "failed").exists():
             (self._folder / "failed").touch()
@@ -108,6 +111,27 @@ class Runner:
 
     def refused(self):
         raise InputError("lr must be more than 0 but got 0")
+
+
+class Crowded(Runner):
+    """There is room for one process at a time, and for none once a file says so."""
+
+    def __init__(self, *, folder):
+        super().__init__("built", folder=folder)
+        if (folder / "full").exists():
+            raise MemoryError
+        try:
+            (folder / "room").touch(exist_ok=False)
+        except FileExistsError:
+            raise MemoryError from None
+
+    def leave(self):
+        (self._folder / "room").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def close(self):
+        (self._folder / "full").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Listener:
@@ -153,6 +177,34 @@ def test_jobs_of_a_process_that_dies_are_run_again_once(tmp_path):
             pool.__exit__()
         finally:
             sys.setswitchinterval(usual)
+
+
+def test_a_gpu_that_fails_again_and_again_ends_the_work_and_no_job_is_blamed(tmp_path):
+    with ProcessPool(2, threads=1) as pool:
+        pool.prepare(Runner, "first", folder=tmp_path)
+        with pytest.raises(DeviceError, match=r"^the GPU failed: CUDA error: unspecified launch failure$"):
+            list(pool.run(["work", "gpu_fails"]))
+        assert dict(pool.run(["work"])) == {0: "first"}
+
+
+def test_a_process_without_room_is_not_started_for_ever(tmp_path):
+    listener = Listener()
+    with ProcessPool(2, threads=1, listener=listener) as pool:
+        pool.prepare(Crowded, folder=tmp_path)
+        lost = "a worker process was lost before it was ready: its process ran out of memory"
+        assert listener.said == [lost, f"{lost}; 1 of 2 worker processes are left"]
+        assert dict(pool.run(["work"] * 5)) == dict.fromkeys(range(5), "built")
+        # The only process is lost with a job, and the next one has room.
+        assert dict(pool.run(["work", "leave", "work"])) == {
+            0: "built", 1: Failure("its process was killed (2 times)"), 2: "built"
+        }  # fmt: skip
+        assert len(listener.said) == 4
+        # Now none has: no job is blamed for it.
+        with pytest.raises(EvomalError, match=r"^no worker process could be started: its process ran out of memory$"):
+            list(pool.run(["close", "work"]))
+        (tmp_path / "full").unlink()
+        (tmp_path / "room").unlink()
+        assert pool.prepare(Crowded, folder=tmp_path)["text"] == "built"
 
 
 def test_a_process_that_grows_is_not_restarted(tmp_path):

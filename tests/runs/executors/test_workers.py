@@ -73,7 +73,7 @@ def processes(monkeypatch):
 
     class Watched(ProcessPool):
         def run(self, jobs, *, chunk=1):
-            for executor in filter(None, self._executors):
+            for executor in filter(None, (place.executor for place in self._places)):
                 seen.update(executor._processes)
             return super().run(jobs, chunk=chunk)
 
@@ -201,6 +201,24 @@ def test_few_losses_occupy_all_workers_with_the_results_of_one(losses, seeds, si
     assert expected[0].lost.keys() == {1e4}
     assert report.steps == losses * 2 * seeds * 30
     assert pool.given == given
+
+
+@pytest.mark.parametrize(("device", "is_local", "seeds"), [("cuda", True, 4), ("cpu", False, 4), ("cpu", True, 2)])
+def test_seeds_are_divided_only_where_that_changes_no_bit(device, is_local, seeds):
+    """On a GPU the bits of a training depend on its company; workers of a cluster may be of different speed."""
+
+    class Elsewhere(Computing):
+        def prepare(self, build, *data, **options):
+            found = super().prepare(build, *data, **options)
+            return {**found, "record": {**found["record"], "device": device}}
+
+    tree = Expression.parse("abs(sub(y, f))")
+    engine = EngineSettings(device="cpu", meta_steps=1, training_steps=5)
+    pool = Elsewhere(2)
+    pool.is_local = is_local
+    executor = PoolExecutor(pool, [regression()], seed=0, settings=engine, trained_in=[])
+    executor.run("try_rates", [WeightedTree(tree, [1.0, 1.0])], [Rung(5, (0, 1, 2, 3))], [(1.0,)])
+    assert {count for row in pool.given for count in row} == {seeds}
 
 
 class Counted:
