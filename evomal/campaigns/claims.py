@@ -161,7 +161,7 @@ class Claims(_Strict):
     notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """What to know of the table, below it."""
     data: Annotated[tuple[str, ...], Field(strict=False)]
-    """The results that the table shows; a task of several, by its title, as the first one has it."""
+    """The results that the table shows."""
     rows: Annotated[tuple[str, ...], Field(strict=False)]
     """The contestants that it shows."""
     claims: Annotated[tuple[Claim, ...], Field(strict=False)]

@@ -64,12 +64,12 @@ def pages(docs: Path) -> dict[str, str]:
 
 def shown_tasks(claims: Claims, results: dict[str, CampaignResult]) -> list[MeasuredTask]:
     """The tasks of the page's table and figure, with only those contestants that the claims name."""
-    tasks: list[MeasuredTask] = []
+    tasks = []
     for name in claims.data:
         if name not in results:
             raise InputError(f"there is no result of a campaign named {name!r}")
         for task in results[name].tasks:
-            if task.comparison is not None and task.title not in {one.title for one in tasks}:
+            if task.comparison is not None:
                 kept = [row for row in task.comparison.rows if row.name in (*task.known_losses, *claims.rows)]
                 shown = task.comparison.model_copy(update={"rows": tuple(kept)})
                 tasks.append(task.model_copy(update={"comparison": shown}))

@@ -135,10 +135,16 @@ def test_a_figure_that_is_missing_in_a_measured_campaign_is_not_measured_yet():
         assert item.where({"cifar10": result.model_copy(update={"tasks": (task,)})}).startswith(place)
 
 
-def test_the_results_are_one_page(found):
+def test_the_results_are_one_page_with_a_sentence_for_each_claim(found):
     lines = found[pages.PAGE].splitlines()
     assert len(lines) < 120
     assert sum(line.startswith("![") for line in lines) == 1
+    claims = read_claims(DOCS / CLAIMS)
+    for claim in claims.claims:
+        assert claim.sentence.endswith(".")
+        assert ". " not in claim.sentence, claim.claim
+    for note in claims.notes:
+        assert f"- {note[:40]}" in found[pages.PAGE]
 
 
 def test_the_figure_shows_the_tasks_of_the_table():
