@@ -197,7 +197,7 @@ def test_candidates_can_fail_where_a_crowded_first_generation_is_thinned(lost, e
         if stage != "profiles":
             return results
         pairs = zip(trees, results, strict=True)
-        return [Failure("the worker was lost") if tree in lost else result for tree, result in pairs]
+        return [Failure(f"the worker was lost with {tree}") if tree in lost else result for tree, result in pairs]
 
     monkeypatch.setattr(subject._executor, "run", fragile)
     assert states(subject.evaluate(proposals(SQUARE, ABSOLUTE, FLIPPED))) == expected
