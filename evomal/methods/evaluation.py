@@ -105,6 +105,8 @@ class Failure:
     sentence: str
     raised: Raised | None = field(default=None, compare=False)
     """The error; None if the worker was lost."""
+    is_of_device: bool = field(default=False, compare=False)
+    """Whether the worker was lost because a GPU failed, which is not to blame on the candidate."""
 
     def is_like(self, other: "Failure") -> bool:
         """Whether the other failure has the same cause."""

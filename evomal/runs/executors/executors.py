@@ -9,7 +9,7 @@ from typing import Any
 from evomal.engine import Engine, EngineSettings, Rung, RungScores
 from evomal.engine.device_memory import device_error, is_out_of_memory
 from evomal.engine.plans import Plan
-from evomal.errors import EvomalError, UserCodeError
+from evomal.errors import DeviceError, EvomalError, UserCodeError
 from evomal.expression import Expression
 from evomal.methods import Executor, Failure, Raised, Stage
 from evomal.progress import StageStepsDone
@@ -229,6 +229,8 @@ class PoolExecutor:
         steps = self._description["steps"].get(name, 0)
         results: list[Any] = [None] * len(jobs)
         for index, result in self._pool.run(jobs, chunk=self._together(stage, len(jobs))):
+            if isinstance(result, Failure) and result.is_of_device:  # recorded, it would be the candidate's
+                raise DeviceError(result.sentence)
             results[index] = result
             if report is not None:
                 report(name, _steps_of(jobs[index]) or steps)

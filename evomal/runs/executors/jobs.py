@@ -57,7 +57,6 @@ class WorkerPool(Protocol):
             chunk: Number of jobs, counted from the first, that go to a worker together.
 
         Raises:
-            DeviceError: A GPU fails again and again: no job is to blame for that.
             EvomalError: Workers are lost before they have built the job runner, again and again.
         """
 
@@ -123,11 +122,7 @@ class JobQueue:
         return [self._new.popleft() for _ in range(min(len(self._new), max(1, len(self._new) // (2 * workers))))]
 
     def put_back(self, chunks: Sequence[JobChunk], reason: str | DeviceError) -> dict[int, Failure]:
-        """Take chunks back that were lost with their worker; returns the jobs that are given up.
-
-        Raises:
-            DeviceError: Jobs would be given up because a GPU failed, which no job is to blame for.
-        """
+        """Take chunks back that were lost with their worker; returns the jobs that are given up."""
         given_up = {}
         for chunk in chunks:
             times_lost = chunk.times_lost + 1
@@ -137,7 +132,5 @@ class JobQueue:
                 self._lost.extend(JobChunk(range(job, job + 1), self._retries) for job in chunk.jobs)
             else:
                 times = "once" if times_lost == 1 else f"{times_lost} times"
-                given_up[chunk.jobs[0]] = Failure(f"{reason} ({times})")
-        if given_up and isinstance(reason, DeviceError):
-            raise reason from None
+                given_up[chunk.jobs[0]] = Failure(f"{reason} ({times})", is_of_device=isinstance(reason, DeviceError))
         return given_up

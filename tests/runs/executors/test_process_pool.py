@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from evomal.engine import device_memory
-from evomal.errors import DeviceError, EvomalError, InputError
+from evomal.errors import EvomalError, InputError
 from evomal.methods import Failure
 from evomal.runs.executors.process_pool import ProcessPool
 from tests.processes import begun, is_alive
@@ -179,12 +179,13 @@ def test_jobs_of_a_process_that_dies_are_run_again_once(tmp_path):
             sys.setswitchinterval(usual)
 
 
-def test_a_gpu_that_fails_again_and_again_ends_the_work_and_no_job_is_blamed(tmp_path):
+def test_of_a_job_that_is_given_up_is_known_if_a_gpu_failed(tmp_path):
     with ProcessPool(2, threads=1) as pool:
         pool.prepare(Runner, "first", folder=tmp_path)
-        with pytest.raises(DeviceError, match=r"^the GPU failed: CUDA error: unspecified launch failure$"):
-            list(pool.run(["work", "gpu_fails"]))
-        assert dict(pool.run(["work"])) == {0: "first"}
+        found = dict(pool.run(["work", "gpu_fails", "out_of_memory"]))
+    assert found[0] == "first"
+    assert found[1] == Failure("the GPU failed: CUDA error: unspecified launch failure (2 times)")
+    assert [found[index].is_of_device for index in (1, 2)] == [True, False]
 
 
 def test_a_process_without_room_is_not_started_for_ever(tmp_path):

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from evomal.errors import DeviceError, EvomalError, InputError
+from evomal.errors import EvomalError, InputError
 from evomal.methods import Failure
 from evomal.runs.executors import worker_pool
 from evomal.runs.executors.ray_pool import RayPool, reason_of
@@ -125,11 +125,12 @@ def test_a_job_that_needs_more_memory_than_there_is_is_run_elsewhere_and_given_u
     assert sum("was lost with" in sentence and "out of memory" in sentence for sentence in said) == 2
 
 
-def test_a_job_whose_gpu_fails_is_run_elsewhere_and_then_ends_the_work(pool, said):
+def test_a_job_whose_gpu_fails_is_run_elsewhere_and_given_up(pool, said):
     pool.prepare(Doubling, 2)
     said.clear()
-    with pytest.raises(DeviceError, match=r"^the GPU failed: CUDA error: busy$"):
-        results_of(pool, [1, "meets a broken GPU", 3])
+    first, given_up, last = results_of(pool, [1, "meets a broken GPU", 3])
+    assert (first, given_up, last) == (2, Failure("the GPU failed: CUDA error: busy (2 times)"), 6)
+    assert given_up.is_of_device
     assert sum("was lost with 1 job: the GPU failed: CUDA error: busy" in sentence for sentence in said) == 2
 
 

@@ -11,7 +11,7 @@ import torch
 import evomal
 from evomal.engine import Engine, EngineSettings, Fitness, Rung, RungScores
 from evomal.engine.scores import diverged_fitness
-from evomal.errors import InputError
+from evomal.errors import DeviceError, InputError
 from evomal.expression import Expression
 from evomal.losses.loss import WeightedTree
 from evomal.methods import Failure
@@ -243,6 +243,18 @@ def test_a_loss_fails_if_it_does_with_some_of_its_seeds():
     found = executor.run("try_rates", losses, [Rung(5, (0, 1))] * 3, [(1.0,)] * 3)
     assert [isinstance(one, RungScores) for one in found] == [True, True, False]
     assert found[2] == Failure("out of memory")
+
+
+def test_a_gpu_that_fails_again_ends_the_search_and_no_candidate_is_blamed():
+    class Failing(Computing):
+        def run(self, jobs, *, chunk=1):
+            yield 0, Failure("the GPU failed: CUDA error: busy (2 times)", is_of_device=True)
+
+    engine = EngineSettings(device="cpu", meta_steps=1, training_steps=5)
+    executor = PoolExecutor(Failing(2), [regression()], seed=0, settings=engine, trained_in=[])
+    tree = Expression.parse("abs(sub(y, f))")
+    with pytest.raises(DeviceError, match=r"^the GPU failed: CUDA error: busy \(2 times\)$"):
+        executor.run("evaluate", [tree] * 2, [[1.0, 1.0]] * 2)
 
 
 def test_the_reason_is_that_of_the_first_training_that_diverges_at_the_best_rate():
