@@ -139,7 +139,7 @@ def pool(
         trained = [one for one in store.candidates() if one.state is State.EVALUATED and not one.is_carried]
     distinct = {one.fingerprint or one.genome: one for one in reversed(trained)}
     in_order = sorted(distinct.values(), key=lambda one: (one.generation, one.index))
-    every = len(in_order) / count if of == "paper" else 1
+    every = max(1.0, len(in_order) / count) if of == "paper" else 1
     chosen = [in_order[int(place * every)] for place in range(min(count, len(in_order)))]
     return [WeightedTree(one.tree, list(one.weights)) for one in chosen]
 

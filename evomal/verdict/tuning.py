@@ -40,8 +40,8 @@ _ROUNDING = 2e-3  # of rates that were multiplied several times, each time round
 def settling_seeds(seeds: int) -> range:
     """Further seeds of the setting that a loss is left with, in a comparison of that many seeds.
 
-    In all they are twice as many as the loss is judged with: a rate at which one training in ten fails is the best one
-    with five seeds as often as not, and the same five are lucky for all losses.
+    In all they are twice as many as the loss is judged with, from 5 to 40: a rate at which one training in ten
+    fails is the best one with five seeds as often as not, and the same five are lucky for all losses.
     """
     in_all = min(max(_FEWEST_SEEDS, 2 * seeds), _MOST_SEEDS)
     return range(TUNING_SEEDS.stop, TUNING_SEEDS.start + in_all)
@@ -69,10 +69,10 @@ def tuned(
     """Try that number of learning rates, and further ones while the first or the last is the best of a main loss.
 
     The best rate has the lowest mean validation cost; a rate at which a training diverges is not chosen. It is trained
-    with further seeds, twice as many in all as the `seeds` of the comparison, and stays the best only if it is with all
-    of them. Neither the baseline nor the loss with the
-    lowest cost should be left at an end of the rates, beyond which a better one may lie: against a badly tuned one, a
-    loss would seem to gain. Every loss gets the same rates, among them those that searches found for their losses.
+    with further seeds (`settling_seeds`), and stays the best only if it is with all of them. Neither the baseline nor
+    the loss with the lowest cost should be left at an end of the rates, beyond which a better one may lie: against a
+    badly tuned one, a loss would seem to gain. Every loss gets the same rates, among them those that searches found for
+    their losses.
 
     With `decays`, the weight decay is tuned as well: from its best learning rate on, each loss goes to neighbouring
     weight decays, and to neighbours among the learning rates that were tried, as long as one of them is better.
