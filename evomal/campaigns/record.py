@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from evomal.engine import Score
+from evomal.engine.left_out import LeftOut
 from evomal.errors import InputError
 from evomal.files import read_foreign, write_atomically
 from evomal.losses.catalogue import is_specified
@@ -21,7 +22,7 @@ from evomal.methods import METHODS
 from evomal.runs.canonical import parsed
 from evomal.tasks.named_metrics import largest_difference
 from evomal.verdict.comparison import Comparison, Entry, Trained, Variant
-from evomal.verdict.statistics import LeftOut, Paired, paired, paired_searches
+from evomal.verdict.statistics import Paired, paired, paired_searches
 from evomal.verdict.words import Verdict
 
 FILE_NAME = "campaign.json"

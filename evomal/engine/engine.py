@@ -12,6 +12,7 @@ from torch import nn
 
 from evomal.engine.admissibility import Admissibility
 from evomal.engine.device_memory import limit_memory
+from evomal.engine.left_out import LeftOutCosts
 from evomal.engine.optimizers import why_not_stacked
 from evomal.engine.plans import EngineSettings, Plan, make_plan
 from evomal.engine.precision import check_precision, deterministic_kernels, matmul_precision
@@ -213,8 +214,12 @@ class Engine:
                 )
                 members = min(len(trials), self.plans[index].trial_chunk) if self.plans[index].mode == "stacked" else 1
                 with thread_count(self._suitable_threads_of(index, members)):
-                    results = runner.run(trials, horizons=[rung.steps], report=_of_stage(report, "evaluate"))
-                columns.append([reached.fitness for (reached,) in results])
+                    watch = LeftOutCosts(data.task, is_final=rung.is_final) if rung.leaves_out else None
+                    results = runner.run(
+                        trials, horizons=[rung.steps], watch=watch, report=_of_stage(report, "evaluate")
+                    )
+                fitnesses = [reached.fitness for (reached,) in results]
+                columns.append(fitnesses if watch is None else watch.added_to(fitnesses))
         means = iter([mean_fitness(fitnesses) for fitnesses in zip(*columns, strict=True)])
         found = []
         for factor, one, own in zip(factors, rungs, rates, strict=True):

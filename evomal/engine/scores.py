@@ -10,15 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from evomal.engine.left_out import left_out_metrics
 from evomal.losses.loss import WeightedTree
-from evomal.randomness import generator
-from evomal.tasks.metrics import Metric, counted, usual_metrics
-from evomal.tasks.named_metrics import missing_class
+from evomal.tasks.metrics import usual_metrics
 from evomal.tasks.task import Task
 from evomal.users_code import place_of_function
-
-_BLOCKS = 20  # of test samples: the standard error that they give has a standard error of a sixth of it
-_MOST_OUTPUTS = {False: 2**21, True: 2**18}  # by whether a metric needs every class: such a one sorts the outputs
 
 
 @dataclass(frozen=True)
@@ -91,6 +87,8 @@ class Fitness:
     """Whether the trained model's outputs were finite, but the metric was not."""
     by_task: tuple["Fitness", ...] = ()
     """The fitness on each task, where there are several."""
+    left_out: tuple[float, ...] = field(default=(), repr=False)
+    """The value without each block of validation samples, where asked for: see `left_out_metrics`."""
 
     @property
     def diverged(self) -> bool:
@@ -144,7 +142,11 @@ def mean_fitness(fitnesses: Sequence[Fitness]) -> Fitness:
     for fitness in fitnesses:
         if fitness.diverged:
             return dataclasses.replace(fitness, by_task=by_task)
-    return Fitness(sum(fitness.value for fitness in fitnesses) / len(fitnesses), by_task=by_task)
+    blocks = {len(fitness.left_out) for fitness in fitnesses}
+    # The samples of the tasks are independent, so that a block of each can be left out at once.
+    left_out = zip(*(fitness.left_out for fitness in fitnesses), strict=True) if len(blocks) == 1 else ()
+    means = [sum(values) / len(values) for values in ([fitness.value for fitness in fitnesses], *left_out)]
+    return Fitness(means[0], by_task=by_task, left_out=tuple(means[1:]))
 
 
 def score_of(
@@ -171,46 +173,6 @@ def score_of(
     usual = {} if test is None else usual_metrics(task.kind, test.outputs, test.targets, weights=test.weights)
     left_out = () if test is None else left_out_metrics(task, test)
     return Score(tested, validation, usual, left_out=left_out, **common)  # type: ignore[arg-type]
-
-
-def left_out_metrics(task: Task, test: Evaluated) -> tuple[float, ...]:
-    """Returns the task's metric on the test split without each of up to twenty blocks of its samples.
-
-    How much these values differ says how much the metric depends on which samples the test split happens to have (the
-    delete-a-group jackknife). A sample is in the same block for every training of the task. Empty for a user's own
-    metric, which may need all rows; where samples depend on each other, as those of a group or of a series do; where
-    they have different numbers of rows; where it would take seconds; and where the metric is not defined without some
-    block.
-    """
-    part, metric = task.test, task.metric
-    leaves = _leaves(metric)
-    is_own = metric.is_by_part or not all(one.is_named for one in leaves)
-    needs_every_class = any(one.needs_every_class for one in leaves)
-    is_large = test.outputs.numel() > _MOST_OUTPUTS[needs_every_class]
-    samples, rows = part.rows or 0, len(test.targets)
-    # The tensors of a part with a source are some of its samples, so their shapes do not say how many rows each has.
-    is_even = samples > 1 and (rows == samples or (part.source is None and not rows % samples))
-    if is_own or is_large or not is_even or task.record.get("split_by"):
-        return ()
-    blocks = min(_BLOCKS, samples)
-    order = torch.from_numpy(generator(0, "test blocks").permutation(samples)) % blocks
-    of_rows = order.repeat_interleave(rows // samples)
-    # By the CPU: for so little work a GPU takes longer to begin than to compute.
-    every = counted(test.outputs.cpu(), test.targets.cpu(), None if test.weights is None else test.weights.cpu())
-    if test.weights is not None:
-        of_rows = of_rows[test.weights.cpu() > 0]
-    found = []
-    for kept in (of_rows != block for block in range(blocks)):
-        outputs, targets, weights = (values[kept] for values in every)
-        if not len(targets) or (needs_every_class and missing_class(targets, task.outputs, task.kind)):
-            return ()
-        found.append(metric(outputs, targets, weights=weights, part="test"))
-    return tuple(found) if all(map(math.isfinite, found)) else ()
-
-
-def _leaves(metric: Metric) -> tuple[Metric, ...]:
-    """Returns the metrics that a metric is made of in the end."""
-    return tuple(leaf for one in metric.members for leaf in _leaves(one)) or (metric,)
 
 
 TrialLoss = nn.Module | WeightedTree
@@ -263,6 +225,7 @@ class Rung:
             norm of this one's, so that a loss and a multiple of it are the same. Empty: the baseline; None: expressions
             are trained as they are.
         is_final: Whether losses are compared in the finals, on rows of their own where a task has some.
+        leaves_out: Whether to compute each cost without each block of validation samples, too.
     """
 
     steps: int
@@ -272,6 +235,7 @@ class Rung:
     reference: str | None = ""
     milestones_by_task: tuple[tuple[int, ...], ...] = ()
     is_final: bool = False
+    leaves_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -293,6 +257,8 @@ class RungScores:
     """The scores on each task, where there are several."""
     lost: Mapping[float, Fitness] = field(default_factory=dict, repr=False, compare=False)
     """By learning rate, the first training that diverged."""
+    left_out: Mapping[float, tuple[tuple[float, ...], ...]] = field(default_factory=dict, repr=False)
+    """By learning rate, `Fitness.left_out` of each seed; empty where it was not asked for."""
 
     @classmethod
     def of(cls, fitnesses: Mapping[float, Sequence[Fitness]], factor: float) -> "RungScores":
@@ -304,15 +270,25 @@ class RungScores:
         )
         costs = {rate: tuple(fitness.value for fitness in row) for rate, row in fitnesses.items()}
         lost = {rate: next(filter(_diverged, row)) for rate, row in fitnesses.items() if any(map(_diverged, row))}
-        return cls(costs, factor, by_task=by_task, lost=lost)._explained()
+        left_out = {
+            rate: tuple(fitness.left_out for fitness in row)
+            for rate, row in fitnesses.items()
+            if any(fitness.left_out for fitness in row)
+        }
+        return cls(costs, factor, by_task=by_task, lost=lost, left_out=left_out)._explained()
 
     @classmethod
     def joined(cls, parts: Sequence["RungScores"]) -> "RungScores":
         """The scores of one loss with the seeds of all parts, in this order: those of one run with all seeds."""
         costs = {rate: tuple(itertools.chain(*(part.costs[rate] for part in parts))) for rate in parts[0].costs}
+        left_out = {
+            rate: tuple(itertools.chain(*(part.left_out_at(rate) for part in parts)))
+            for rate in costs
+            if any(rate in part.left_out for part in parts)
+        }
         by_task = tuple(map(cls.joined, zip(*(part.by_task for part in parts), strict=True)))
         lost = dict(itertools.chain(*(part.lost.items() for part in reversed(parts))))  # of equal rates the first part
-        return cls(costs, parts[0].factor, by_task=by_task, lost=lost)._explained()
+        return cls(costs, parts[0].factor, by_task=by_task, lost=lost, left_out=left_out)._explained()
 
     def _explained(self) -> "RungScores":
         """The scores with the reason why a training at the best learning rate diverged, if one did."""
@@ -320,6 +296,10 @@ class RungScores:
         if lost is None:
             return self
         return dataclasses.replace(self, sentence=lost.sentence, is_undefined=lost.is_undefined)
+
+    def left_out_at(self, rate: float) -> tuple[tuple[float, ...], ...]:
+        """For each seed, the cost at a learning rate without each block of validation samples; empty if not known."""
+        return self.left_out.get(rate, ((),) * len(self.costs[rate]))
 
     @property
     def rate(self) -> float:

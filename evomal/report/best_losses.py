@@ -17,7 +17,7 @@ from evomal.figures.loss_shape import loss_curves, shape_positions
 from evomal.figures.style import FloatArray
 from evomal.losses.loss import Loss
 from evomal.methods.candidates import Candidate
-from evomal.runs.finals import Scores
+from evomal.runs.leads import Scores
 from evomal.runs.recorded_run import Run, Runs
 
 _MOST_ROWS = 20

@@ -1,6 +1,7 @@
 """Connections to `run.sqlite`, its tables, and one sentence for each way in which SQLite fails."""
 
 import contextlib
+import itertools
 import os
 import sqlite3
 from collections.abc import Generator, Iterator
@@ -134,9 +135,11 @@ def _checked_journal(path: Path) -> bool:
 
 
 APPLICATION_ID = 0x65766F6D  # "evom"
-VERSION = 3
-_READABLE_VERSIONS = {1: frozenset({"trials"}), 2: frozenset[str](), 3: frozenset[str]()}
+VERSION = 4
+_READABLE_VERSIONS = {1: frozenset({"trials"}), 2: frozenset[str](), 3: frozenset[str](), 4: frozenset[str]()}
 """Versions that can be read, and the tables that each lacks."""
+OLDEST_WRITABLE = 3
+"""The oldest version that can be continued: it keeps its version, and rows are written without later columns."""
 PAGE_SIZE = 4096
 
 _TABLES = {
@@ -181,16 +184,20 @@ _TABLES = {
     "ending": ("id INTEGER PRIMARY KEY CHECK (id = 1)", "reason TEXT NOT NULL", "written TEXT NOT NULL"),
 }
 """The columns of each table, besides its checksum."""
-_ADDED = {
-    "candidates": ("rungs TEXT NOT NULL", "factor TEXT NOT NULL"),
-    "trials": ("rate TEXT NOT NULL", "steps INTEGER NOT NULL"),
+_ADDED: dict[int, dict[str, tuple[str, ...]]] = {
+    3: {
+        "candidates": ("rungs TEXT NOT NULL", "factor TEXT NOT NULL"),
+        "trials": ("rate TEXT NOT NULL", "steps INTEGER NOT NULL"),
+    },
+    4: {"trials": ("left_out TEXT NOT NULL",)},
 }
-"""Further columns since version 3."""
+"""Further columns since each version."""
 _KEYS = {"candidates": ("PRIMARY KEY (generation, position)",)}
 
 
 def _columns(table: str, version: int) -> tuple[str, ...]:
-    return (*_TABLES[table], *(_ADDED.get(table, ()) if version >= 3 else ()))
+    added = (columns.get(table, ()) for since, columns in _ADDED.items() if version >= since)
+    return (*_TABLES[table], *itertools.chain(*added))
 
 
 def _definition(table: str, version: int) -> str:
@@ -281,11 +288,13 @@ def check_rows(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def insert(connection: sqlite3.Connection, table: str, values: tuple[int | str | None, ...]) -> str:
-    """Add a row with its checksum, which is returned."""
+    """Add a row with its checksum, which is returned; values of columns that an older record lacks are left out."""
+    columns = column_names(table, version_of(connection))
+    values = values[: len(columns)]
     row_checksum = checksum([table, *values])
     marks = ", ".join("?" * (len(values) + 1))
     connection.execute(
-        f"INSERT INTO {table} ({', '.join(column_names(table))}, checksum) VALUES ({marks})", (*values, row_checksum)
+        f"INSERT INTO {table} ({', '.join(columns)}, checksum) VALUES ({marks})", (*values, row_checksum)
     )
     return row_checksum
 

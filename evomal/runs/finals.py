@@ -9,61 +9,25 @@ trainings are of full length.
 """
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evomal.methods.candidates import Candidate, trained
+from evomal.runs.leads import CONFIDENCE, Scores, lead_on_other_rows, lead_text, paired_lead, rate_text
 from evomal.runs.rows import RecordedTrial, TrialStage
-from evomal.tasks.metric_display import difference_unit, metric_number
+from evomal.tasks.metric_display import metric_number
+from evomal.tasks.task import Task
 from evomal.text import plural
 
 FINAL_SEEDS = 3000
 """The first seed of finals; no search, tuning or comparison uses these seeds."""
-_CONFIDENCE = 0.95
 _LATER_CONFIDENCE = 0.99
 """For the lead of a candidate that was not the best of the final: with every further candidate, chance has another
 chance."""
 RUNNERS_UP = 2
 """Candidates whose lead is measured if the best of the final has none."""
 _ORDINALS = ("best", "second best", "third best")
-_SURE_DIVERGENCES = 6
-"""A loss diverges less often than another for certain if it is the only one that trains with this many seeds, and never
-the only one that diverges: the sign test then has p < 0.05."""
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The scores of one loss with several seeds, as costs: lower is better, infinite if the training diverged."""
-
-    values: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Infinite if any score is."""
-        return sum(self.values) / len(self.values)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation; NaN for one score, or if any is infinite."""
-        if len(self.values) < 2 or not all(map(math.isfinite, self.values)):
-            return math.nan
-        return statistics.stdev(self.values)
-
-    @property
-    def diverged(self) -> int:
-        """Number of trainings that diverged."""
-        return len(self.values) - len(self._finite)
-
-    @property
-    def standing(self) -> tuple[int, float]:
-        """Smaller is better: first the number of trainings that diverged, then the mean of the others."""
-        return self.diverged, statistics.fmean(self._finite) if self._finite else math.inf
-
-    @property
-    def _finite(self) -> list[float]:
-        return [value for value in self.values if math.isfinite(value)]
 
 
 @dataclass(frozen=True)
@@ -88,6 +52,8 @@ class Final:
     """The number of steps of each training, for which the learning rates hold; 0 if it is not recorded."""
     place: int = 0
     """The winner's place among the candidates, best first: more than 0 if those before it had no lead."""
+    has_own_rows: bool = False
+    """Whether all trainings were judged on validation rows that no candidate was chosen by before."""
 
     def __repr__(self) -> str:
         return (
@@ -137,9 +103,14 @@ class Final:
     def lead(self) -> tuple[float, float]:
         """How much lower the winner's cost is than the best rival's, over paired seeds, and the interval's half-width.
 
-        See `paired_lead`; the interval is at 95 %.
+        See `paired_lead`; the interval is at 95 %, and holds for the validation rows of the final.
         """
         return paired_lead(*self._paired)
+
+    @property
+    def lead_on_other_rows(self) -> tuple[float, float] | None:
+        """The lead with an interval that allows for other validation rows as well; None if that is not known."""
+        return lead_on_other_rows(*self._paired)
 
     @property
     def _paired(self) -> tuple[Scores, Scores]:
@@ -150,10 +121,29 @@ class Final:
     def leads(self) -> bool:
         """Whether the whole interval of the lead is above zero: at 99 % for one that was not the best of the final.
 
+        Where the validation rows of the final have also chosen the candidates, costs on them are too low, by about as
+        much as other rows would change: there the interval that allows for other rows must be above zero, too.
+        """
+        return self.is_ahead and (self.has_own_rows or self._is_sure_on_other_rows)
+
+    @property
+    def _confidence(self) -> float:
+        return _LATER_CONFIDENCE if self.place else CONFIDENCE
+
+    @property
+    def _is_sure_on_other_rows(self) -> bool:
+        """Also where it is not known what other rows would show."""
+        found = lead_on_other_rows(*self._paired, confidence=self._confidence)
+        return found is None or found[0] - found[1] > 0
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the interval over seeds alone, which holds for these validation rows, is above zero.
+
         If that is because the best rival diverges, the winner must not be behind the baseline, which may not.
         """
         own, other = self._paired
-        lead, half = paired_lead(own, other, confidence=_LATER_CONFIDENCE if self.place else _CONFIDENCE)
+        lead, half = paired_lead(own, other, confidence=self._confidence)
         if not lead - half > 0 or not math.isfinite(self.winner[1].mean):
             return False
         baseline = self.rivals[self.baseline] if self.last is None else self.last[2]
@@ -190,93 +180,74 @@ class Final:
         Args:
             metric: The name of the metric, which decides the unit of the lead.
         """
-        name, (lead, half) = self.best_rival[0], self.lead
+        name = self.best_rival[0]
         if not math.isfinite(self.winner[1].mean):
             return f"no lead over {name}: training with the learned loss diverged"
-        # Without the number of seeds it would seem to contradict the scores by which the winner was chosen.
-        further = "" if self.last is None else plural(len(self.last[0].values), "further seed")
         if self.leads:
             subject = f"the {self.rank} candidate " if self.place else ""
             own = self.rates.get(self.winner[0].place)
             use = "" if own is None else f": use the learned loss with {rate_text(own, self.lr, self.steps)}"
-            if math.isinf(lead):
-                often = f"{self._paired[1].diverged} of {further or self.seeds_in_words}"
-                return f"{subject}beats {name}, which diverged with {often}{use}"
-            over = further and f" over {further}"
-            if lost := self._paired[1].diverged:
-                used = len(self._paired[1].values) - lost
-                others = "the other" if lost == 1 else "the others"
-                over = f" over {used} of {further or self.seeds_in_words}; {name} diverged with {others}"
-            return f"{subject}beats {name} by {lead_text(lead, half, metric)} on validation{over}{use}"
+            return f"{subject}beats {name}{self._by_how_much(metric)}{use}"
         advised = self.advised
+        if advised != name and advised in self.rates:
+            why = self._against_rival()
+        elif self.is_ahead:
+            why = f" beyond what other rows may change ({self._on_rows_that_chose_it(metric)})"
+        else:
+            why = f" on {self._further}" if self._further and advised in self.rates else ""
         if advised not in self.rates:
-            return f"no lead over {name}"
-        why = self._against_rival(further) if advised != name else further and f" on {further}"
+            return f"no lead over {name}{why}"
         lost = 0 if self.last is None else self.last[1 if advised == name else 2].diverged
         warning = f" (it diverged with {lost} of them)" if lost else ""
         rate = rate_text(self.rates[advised], self.lr, self.steps)
         return f"no lead over {name}{why}: use {advised} with {rate}{warning}"
 
-    def _against_rival(self, further: str) -> str:
+    @property
+    def _further(self) -> str:
+        """The number of seeds on which the lead is measured, in words; empty if it is on those that chose the winner.
+
+        Without it the lead would seem to contradict the scores by which the winner was chosen.
+        """
+        return "" if self.last is None else plural(len(self.last[0].values), "further seed")
+
+    def _by_how_much(self, metric: str) -> str:
+        """The lead with its intervals, as the end of a sentence."""
+        (lead, half), rival, further = self.lead, self._paired[1], self._further
+        if math.isinf(lead):
+            return f", which diverged with {rival.diverged} of {further or self.seeds_in_words}"
+        over = further and f" over {further}"
+        if lost := rival.diverged:
+            others = "the other" if lost == 1 else "the others"
+            used = len(rival.values) - lost
+            over = f" over {used} of {further or self.seeds_in_words}; {self.best_rival[0]} diverged with {others}"
+        known = self.lead_on_other_rows
+        rows = "" if known is None else f" (± {metric_number(known[1], metric, digits=2)} with other rows)"
+        return f" by {lead_text(lead, half, metric)} on validation{rows}{over}"
+
+    def _on_rows_that_chose_it(self, metric: str) -> str:
+        """The lead on the validation rows, beside an interval with other rows that contains zero."""
+        known = self.lead_on_other_rows
+        assert known is not None
+        over = self._further and f", over {self._further}"
+        other = metric_number(known[1], metric, digits=2)
+        return f"{lead_text(*self.lead, metric)} on those that chose it, ± {other} with others{over}"
+
+    def _against_rival(self) -> str:
         """Why the baseline is advised, not the loss that was just called the best of the known ones."""
         assert self.last is not None
         _, rival, baseline = self.last
         if rival.diverged > baseline.diverged:
-            return f", which diverged with {rival.diverged} of {further}"
-        return f", which has none over {self.baseline}, on {further}"
+            return f", which diverged with {rival.diverged} of {self._further}"
+        return f", which has none over {self.baseline}, on {self._further}"
 
     def learning_rate(self, loss: str) -> float | None:
         """The learning rate of a rival, by its name, or a candidate, by its place; None if it is not known."""
         return None if self.lr is None or loss not in self.rates else self.lr * self.rates[loss]
 
 
-def rate_text(rate: float, lr: float | None, steps: int = 0) -> str:
-    """A learning rate in words: its value, or a multiple if the tasks' own rates differ or are not known.
-
-    `steps`: the length of the trainings that it holds for, if it is to be said: longer ones often need a smaller one.
-    """
-    found = f"{rate:g} times the learning rate of each task" if lr is None else f"lr {rate * lr:.3g}"
-    return f"{found} for {plural(steps, 'step')}" if steps else found
-
-
-def lead_text(lead: float, half: float, metric: str) -> str:
-    """A lead and half the width of its interval, in the unit of the metric of this name: `0.40 ± 0.12 points`."""
-    unit = difference_unit(metric)
-    amounts = " ± ".join(metric_number(amount, metric, digits=2) for amount in (lead, half))
-    return f"{amounts} {unit}" if unit else amounts
-
-
-def paired_lead(own: Scores, other: Scores, *, confidence: float = _CONFIDENCE) -> tuple[float, float]:
-    """By how much the first cost is lower, over paired seeds, and half the width of Student's interval.
-
-    The interval is infinite for one seed, and in general if a training diverged. There are two exceptions. The lead
-    over a loss that diverges more often for certain, and is not better otherwise, is infinite with an interval of width
-    zero. If only the other loss diverged, and the first one leads with the remaining seeds, that is its lead: the seeds
-    that are left out speak for it, too.
-    """
-    differences = [theirs - mine for mine, theirs in zip(own.values, other.values, strict=True)]
-    if all(map(math.isfinite, differences)):
-        return _mean_and_half(differences, confidence)
-    # Where both diverged, the difference is not a number.
-    only_own, only_other = differences.count(-math.inf), differences.count(math.inf)
-    both_trained = [difference for difference in differences if math.isfinite(difference)]
-    if not only_own and only_other >= _SURE_DIVERGENCES and sum(both_trained) >= 0:
-        return math.inf, 0.0
-    if not own.diverged and both_trained:
-        lead, half = _mean_and_half(both_trained, confidence)
-        if lead - half > 0:
-            return lead, half
-    return other.mean - own.mean, math.inf
-
-
-def _mean_and_half(differences: Sequence[float], confidence: float) -> tuple[float, float]:
-    mean, count = sum(differences) / len(differences), len(differences)
-    if count < 2:
-        return mean, math.inf
-    from scipy.special import stdtrit  # type: ignore[import-untyped]  # here, as it takes long to import
-
-    quantile = float(stdtrit(count - 1, (1 + confidence) / 2))
-    return mean, quantile * statistics.stdev(differences) / math.sqrt(count)
+def have_final_rows(tasks: Iterable[Task]) -> bool:
+    """Whether the final judges losses on validation rows that no candidate was chosen by, on every task."""
+    return all(task.final is not None for task in tasks)
 
 
 def lead_seeds(seeds: int) -> int:
@@ -306,15 +277,16 @@ def best_distinct(candidates: Iterable[Candidate], *, without: Iterable[str] = (
 
 
 def final_of(
-    candidates: Iterable[Candidate], trials: Sequence[RecordedTrial], *, seeds: int, lr: float | None = None
-) -> Final | None:
+    candidates: Iterable[Candidate], trials: Sequence[RecordedTrial], *, seeds: int, lr: float | None = None,
+    has_own_rows: bool = False,
+) -> Final | None:  # fmt: skip
     """The final that these trials belong to; None if there is none, or if trials of it are missing."""
-    decided = final_so_far(candidates, trials, lr=lr)
+    decided = replace(final_so_far(candidates, trials, lr=lr), has_own_rows=has_own_rows)
     everyone = [*(scores for _, scores in decided.candidates), *decided.rivals.values()]
     if not decided.candidates or not decided.rivals or any(len(scores.values) != seeds for scores in everyone):
         return None
     if not any(trial.stage == "rates" for trial in trials):
-        return Final(decided.candidates, decided.rivals)
+        return Final(decided.candidates, decided.rivals, has_own_rows=has_own_rows)
     last = {loss: scores for loss, (_, scores) in _by_loss(trials, "lead").items()}
     whole = {loss for loss, scores in last.items() if len(scores.values) == lead_seeds(seeds)}
     first, rival, baseline = decided.compared
@@ -340,11 +312,11 @@ def final_so_far(candidates: Iterable[Candidate], trials: Iterable[RecordedTrial
 
 def _by_loss(trials: Iterable[RecordedTrial], stage: TrialStage) -> dict[str, tuple[float, Scores]]:
     """The best learning rate of each loss at a stage, and the scores at it."""
-    found: dict[str, dict[float, list[float]]] = {}
+    found: dict[str, dict[float, list[RecordedTrial]]] = {}
     for trial in trials:
         if trial.stage == stage:
-            found.setdefault(trial.loss, {}).setdefault(trial.rate, []).append(trial.score)
-    tried = {loss: {rate: Scores(tuple(row)) for rate, row in rates.items()} for loss, rates in found.items()}
+            found.setdefault(trial.loss, {}).setdefault(trial.rate, []).append(trial)
+    tried = {loss: {rate: Scores.of(row) for rate, row in rates.items()} for loss, rates in found.items()}
     best = {loss: min(rates, key=lambda rate: (rates[rate].standing, rate)) for loss, rates in tried.items()}
     return {loss: (rate, tried[loss][rate]) for loss, rate in best.items()}
 
@@ -353,8 +325,11 @@ def recorded_final(
     settings: Mapping[str, Any], candidates: Iterable[Candidate], trials: Sequence[RecordedTrial]
 ) -> Final | None:
     """The final of a record; None if there is none, or if it is not complete."""
-    seeds = settings.get("settings", {}).get("final_seeds")
-    return final_of(candidates, trials, seeds=seeds, lr=recorded_lr(settings)) if isinstance(seeds, int) else None
+    seeds, tasks = settings.get("settings", {}).get("final_seeds"), settings.get("task", {})
+    if not isinstance(seeds, int):
+        return None
+    has_own_rows = bool(tasks) and all(_at(settings, ("task", name, "final_rows")) is not None for name in tasks)
+    return final_of(candidates, trials, seeds=seeds, lr=recorded_lr(settings), has_own_rows=has_own_rows)
 
 
 def recorded_lr(settings: Mapping[str, Any]) -> float | None:

@@ -16,7 +16,16 @@ from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContex
 from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
 from evomal.runs.callbacks import SearchListener
-from evomal.runs.finals import RUNNERS_UP, Final, best_distinct, final_of, final_seeds, final_so_far, lead_seeds
+from evomal.runs.finals import (
+    RUNNERS_UP,
+    Final,
+    best_distinct,
+    final_of,
+    final_seeds,
+    final_so_far,
+    have_final_rows,
+    lead_seeds,
+)
 from evomal.runs.lock import stop_if_requested
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage
@@ -46,6 +55,7 @@ class FinalsTrainer:
         self._rule = rule if len(tasks) > 1 and rule != "mean" else None
         """How fitness is computed from the costs on several tasks; None for one task, and for the mean of the costs."""
         self._is_resplit = context.settings.resplit and context.is_exchangeable
+        self._has_own_rows = have_final_rows(tasks)
         self._store, self._listener = store, listener
         self._folder = None if store is None else store.path.parent
         self._report = None if listener is None else listener.on_steps
@@ -116,6 +126,7 @@ class FinalsTrainer:
                 seeds=(*rung.seeds, *fresh_numbers(further, self._seed, "headroom seed")),
                 splits=rung.splits and (*rung.splits, *fresh_numbers(further, self._seed, "headroom split")),
                 reference=None,
+                leaves_out=rung is ladder.rungs[-1] and not rung.splits,  # else every seed has other rows
             )
             self._train_or_read("rivals", entrants, extended)
         return rivals_of(self._recorded("rivals"))
@@ -175,14 +186,14 @@ class FinalsTrainer:
             ]
             require_baseline(names[0], results[0], self._tasks[0].metric)
             self._record("final", losses, seed, results, time.perf_counter() - begin)
-        return final_of(chosen, self._recorded("final"), seeds=len(seeds))
+        return final_of(chosen, self._recorded("final"), seeds=len(seeds), has_own_rows=self._has_own_rows)
 
     def _train_in_stages(
         self, ladder: Ladder, headroom: Headroom, chosen: Sequence[Candidate], names: Sequence[str]
     ) -> Final | None:
         """Try learning rates, then choose the winner, then measure its lead; every stage has fresh seeds.
 
-        If it has no lead, that of the next best is measured with the same seeds.
+        If it is not ahead, the lead of the next best is measured with the same seeds.
         """
         losses: dict[str, TrialLoss] = {name: self._rival(name) for name in names}
         losses |= zip((one.place for one in chosen), self._evaluator.losses_of(chosen), strict=True)
@@ -207,12 +218,13 @@ class FinalsTrainer:
         self._train_or_read("final", entrants, self._final_rung("final", final_count))
         decided = final_so_far(chosen, self._recorded("final"))
         rung = self._final_rung("lead", lead_seeds(final_count))
+        rung = dataclasses.replace(rung, leaves_out=not rung.splits)
         found = None
         for some in (decided.compared, *((loss,) for loss in decided.runners_up)):
             self._train_or_read("lead", {loss: (losses[loss], (decided.rates[loss],)) for loss in some}, rung)
             trials = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
-            found = final_of(chosen, trials, seeds=final_count, lr=self.lr)
-            if found is None or found.leads:
+            found = final_of(chosen, trials, seeds=final_count, lr=self.lr, has_own_rows=self._has_own_rows)
+            if found is None or found.is_ahead:
                 break
         return found
 
@@ -355,12 +367,14 @@ def _trial(
     loss, rate, seed, steps = key
     if isinstance(result, RungScores) and task is not None:
         result = result.by_task[task]
+    left_out: tuple[float, ...] = ()
     if isinstance(result, Failure):
         score, sentence = math.inf, f"evaluate failed: {result.sentence}"
     else:
-        score = result.costs[rate][rung.seeds.index(seed)]
+        index = rung.seeds.index(seed)
+        score, left_out = result.costs[rate][index], result.left_out_at(rate)[index]
         sentence = "trained and evaluated" if math.isfinite(score) else result.sentence or "the training diverged"
     return RecordedTrial(
         stage=stage, loss=loss, seed=seed, score=score, sentence=sentence, rate=rate, steps=steps, task=task,
-        seconds=seconds,
+        left_out=left_out, seconds=seconds,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from evomal.runs.finals import Scores, lead_text, paired_lead, rate_text
+from evomal.runs.leads import Scores, lead_on_other_rows, lead_text, paired_lead, rate_text
 from evomal.runs.rows import RecordedTrial
 from evomal.tasks.metric_display import ShownMetric
 from evomal.text import plural, printable
@@ -32,6 +32,8 @@ class Measured:
     """The seed of each cost: losses with the same seed have the same split, start and batches."""
     end: _End = ""
     """Which of several learning rates that were tried it is, if it is one of the two beyond which none was."""
+    left_out: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
+    """For each seed, the cost without each block of validation samples; empty where that is not known."""
 
     @property
     def mean(self) -> float:
@@ -49,14 +51,24 @@ class Measured:
         return Scores(self.scores).diverged
 
     def lead_over(self, other: "Measured") -> tuple[float, float]:
-        """By how much this cost is lower than the other over the seeds of both, and half the width of the interval."""
-        pairs = self.beside(other)
-        return paired_lead(*map(Scores, zip(*pairs, strict=True))) if pairs else (math.nan, math.inf)
+        """By how much this cost is lower than the other over the seeds of both, and half the width of the interval.
 
-    def beside(self, other: "Measured") -> list[tuple[float, float]]:
-        """The cost and that of the other loss, for each seed of both."""
-        theirs = dict(zip(other.seeds, other.scores, strict=True))
-        return [(cost, theirs[seed]) for seed, cost in zip(self.seeds, self.scores, strict=True) if seed in theirs]
+        The interval allows for other validation rows where that is known.
+        """
+        mine, theirs = self.beside(other)
+        if not mine.values:
+            return math.nan, math.inf
+        return lead_on_other_rows(mine, theirs) or paired_lead(mine, theirs)
+
+    def beside(self, other: "Measured") -> tuple[Scores, Scores]:
+        """The scores of this loss and those of the other one, for the seeds of both."""
+        common = [seed for seed in self.seeds if seed in other.seeds]
+        return self._of_seeds(common), other._of_seeds(common)
+
+    def _of_seeds(self, seeds: Iterable[int]) -> Scores:
+        places = [self.seeds.index(seed) for seed in seeds]
+        left_out = tuple(self.left_out[place] for place in places) if self.left_out else ()
+        return Scores(tuple(self.scores[place] for place in places), left_out)
 
 
 @dataclass(frozen=True)
@@ -108,9 +120,12 @@ class Headroom:
             rows = []
             for steps, by_rate in sorted(rungs.items()):
                 every = [
-                    Measured(steps, rate, tuple(trial.score for trial in group), tuple(trial.seed for trial in group))
+                    Measured(
+                        steps, rate, (scores := Scores.of(group)).values, tuple(trial.seed for trial in group),
+                        left_out=scores.left_out,
+                    )
                     for rate, group in by_rate.items()
-                ]
+                ]  # fmt: skip
                 best = min(every, key=lambda one: (one.mean, one.rate))
                 rows.append(replace(best, end=_end_of(best.rate, by_rate) if math.isfinite(best.mean) else ""))
             losses[loss] = tuple(rows)
@@ -136,7 +151,8 @@ class Headroom:
         """What differs by chance: half the width of Student's 95 % interval of the best rival's lead over the baseline.
 
         The lead is the mean of the differences by seed on the longest rung, so that the variation between splits, which
-        both losses share, is no part of it. Infinite for one seed, or if a training diverged.
+        both losses share, is no part of it. Where all seeds share the validation samples, the interval includes their
+        choice, if that is known. Infinite for one seed, or if a training diverged.
         """
         own, rival = self.last(self.baseline), self.last(self.best_rival)
         return rival.lead_over(own)[1] if math.isfinite(own.mean) else math.inf
@@ -184,11 +200,14 @@ class Headroom:
         named = f"{self.best_rival} {metric.text(rival.mean)}, the best of {plural(others, 'other known loss')},"
         use = f": use it with {rate_text(rival.rate, lr, rival.steps)}" if advise else ""
         on_rows = "" if self.rows is None else f" on the same {plural(self.rows, 'row')}"
+        is_known = lead_on_other_rows(*rival.beside(own)) is not None
+        basis = "95 %, differences by seed and row" if is_known else f"95 %, differences by seed{on_rows}"
         if own.diverged:
             lost = f"{self.baseline} diverged with {own.diverged} of {seeds} at every learning rate tried"
             if rival.diverged:
                 return f"{lost}, and so did every other known loss with some of them"
-            common = [theirs - cost for cost, theirs in rival.beside(own) if math.isfinite(theirs)]
+            pairs = zip(*(scores.values for scores in rival.beside(own)), strict=True)
+            common = [theirs - cost for cost, theirs in pairs if math.isfinite(theirs)]
             is_worse = bool(common) and sum(common) < 0
             return f"{lost}; {named} with none" + (", but is worse with the others" if is_worse else use)
         lead, half = rival.lead_over(own)
@@ -197,8 +216,8 @@ class Headroom:
             # Costs that count few rows may differ by the same amount with every seed.
             is_countable = self.lead_in_noise < _MOST_TIMES
             times = f", {self.lead_in_noise:.1f} times the noise" if is_countable else ""
-            return f"{measured}; {named} beats it by {amount}{times} (95 %, differences by seed{on_rows}){use}"
-        why = f" ({amount}: 95 %, differences by seed{on_rows})" if amount else ""
+            return f"{measured}; {named} beats it by {amount}{times} ({basis}){use}"
+        why = f" ({amount}: {basis})" if amount else ""
         return f"{measured}; {named} shows no lead over it{why}"
 
 

@@ -19,8 +19,9 @@ from evomal.losses.loss import Loss
 from evomal.methods import METHODS, learned_loss
 from evomal.methods.candidates import Candidate, State, best_of
 from evomal.methods.several_tasks import ACROSS
-from evomal.runs.finals import Final, Scores
+from evomal.runs.finals import Final
 from evomal.runs.generations import Generation, candidate_columns, summarised
+from evomal.runs.leads import Scores
 from evomal.runs.measured_rivals import Headroom
 from evomal.runs.store import BEST_NAME
 from evomal.runs.trials_of_tasks import TaskValues, recorded_rule

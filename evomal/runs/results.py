@@ -17,8 +17,9 @@ from evomal.losses.loss import Loss, Provenance
 from evomal.losses.priors import PriorLoss
 from evomal.methods import learned_loss, readable
 from evomal.methods.candidates import Candidate, Genome
-from evomal.runs.finals import Final, Scores
+from evomal.runs.finals import Final
 from evomal.runs.generations import Generation
+from evomal.runs.leads import Scores
 from evomal.runs.measured_rivals import Headroom
 from evomal.runs.recorded_run import Run
 from evomal.runs.trials_of_tasks import TaskValues
@@ -332,12 +333,12 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
         ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which the search had not seen")
         for name, rows in result.final_rows.items()
     ]
-    # The interval of the lead is over seeds: it does not tell what other rows would show.
+    # A lead says with other rows what it is with these, where that is known.
     lines += [
         ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which also chose the losses: the "
          "lead may be smaller on other rows")
         for name, rows in result.reused_rows.items()
-        if final.leads
+        if final.leads and final.lead_on_other_rows is None
     ]  # fmt: skip
     lines += [("task", f"{shorten(one.task, 60)}: {one.text()}") for one in result.by_task]
     lines.append(("final", final.verdict(metric.name) + hint))

@@ -25,7 +25,8 @@ _CONTENT = (
     "fingerprint", "seconds", "rungs", "factor",
 )  # fmt: skip
 _OLDER_COLUMNS, _WITHOUT_RUNGS = 12, ("[]", "1.0")
-_OLDER_TRIAL_COLUMNS, _AT_ONE_RATE = 8, ("1.0", 0)
+_OLDER_TRIAL_COLUMNS = ("1.0", 0, "[]")  # what trials of older records lack: rate, steps and left_out
+_TRIAL_COLUMNS = 11
 
 Row = tuple[int | str | None, ...]
 TrialStage = Literal["rivals", "rates", "final", "lead"]
@@ -50,6 +51,8 @@ class RecordedTrial:
     """The number of training steps; 0: those of the settings."""
     task: int | None = None
     """The number of the task if costs on several tasks are recorded apart; None for one task, and for their mean."""
+    left_out: tuple[float, ...] = ()
+    """The score without each block of validation samples; empty where that is not known."""
     seconds: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +68,10 @@ class RecordedTrial:
             raise InputError(f"rate must be finite and more than 0 but got {self.rate}")
         if math.isnan(_number("score", self.score)) or self.score == -math.inf:
             raise InputError(f"score must be a finite number, or inf where there is none, but got {self.score}")
+        if len(self.left_out) > _MAX_WEIGHTS:
+            raise InputError(f"left_out must have at most {_MAX_WEIGHTS} numbers but got {len(self.left_out)}")
+        for value in self.left_out:
+            _finite("a score in left_out", value)
         _duration("seconds", self.seconds)
 
     @classmethod
@@ -157,14 +164,14 @@ def trial_row(trial: RecordedTrial, number: int, written: str) -> Row:
     loss = trial.loss if trial.task is None else f"{trial.loss}{_ON_TASK}{trial.task}"
     return (
         number, trial.stage, loss, trial.seed, score, trial.sentence, canonical(trial.seconds), written,
-        repr(float(trial.rate)), trial.steps,
+        repr(float(trial.rate)), trial.steps, canonical([float(value) for value in trial.left_out]),
     )  # fmt: skip
 
 
 def read_trial(row: Sequence[Any]) -> RecordedTrial:
     """The trial of a row; InputError if `trial_row` cannot have written the row."""
-    row = (*row, *_AT_ONE_RATE) if len(row) == _OLDER_TRIAL_COLUMNS else tuple(row)
-    number, stage, loss, seed, score, sentence, seconds, written, rate, steps = row
+    row = (*row, *_OLDER_TRIAL_COLUMNS[len(row) - _TRIAL_COLUMNS :]) if len(row) < _TRIAL_COLUMNS else tuple(row)
+    number, stage, loss, seed, score, sentence, seconds, written, rate, steps, left_out = row
     try:
         task = None
         if isinstance(loss, str) and _ON_TASK in loss:
@@ -179,6 +186,7 @@ def read_trial(row: Sequence[Any]) -> RecordedTrial:
             rate=float(rate),
             steps=steps,
             task=task,
+            left_out=tuple(parsed(left_out)),
             seconds=float(seconds),
         )
         is_exact = isinstance(written, str) and trial_row(trial, _whole("number", number), written) == row
@@ -191,10 +199,11 @@ def read_trial(row: Sequence[Any]) -> RecordedTrial:
 
 def trial_content(trial: RecordedTrial) -> dict[str, Any]:
     """What two equal runs share of a trial, as JSON values: everything but times."""
-    _, stage, loss, seed, score, sentence, _, _, rate, steps = trial_row(trial, 0, "")
-    return {
+    _, stage, loss, seed, score, sentence, _, _, rate, steps, left_out = trial_row(trial, 0, "")
+    found = {
         "stage": stage, "loss": loss, "seed": seed, "score": score, "sentence": sentence, "rate": rate, "steps": steps,
     }  # fmt: skip
+    return {**found, "left_out": left_out} if trial.left_out else found
 
 
 def checked_text(name: str, value: Any, longest: int) -> str:

@@ -28,9 +28,10 @@ from evomal.runs.callbacks import Callback, Callbacks, SearchListener
 from evomal.runs.canonical import canonical, parsed, versions
 from evomal.runs.display import with_display
 from evomal.runs.executors import check_jobs
-from evomal.runs.finals import Final, Scores, final_of
+from evomal.runs.finals import Final, final_of, have_final_rows
 from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.generations import Generation, reasons_of_failures, summarised
+from evomal.runs.leads import Scores
 from evomal.runs.lock import stop_if_requested, withdraw_stop
 from evomal.runs.preparation import Prepared, prepared
 from evomal.runs.recorded_run import Run, RunState
@@ -306,7 +307,10 @@ class _Search:
             self._strategy.tell(candidates)
             self._candidates += candidates
         lr, trials = common_lr(self._settings, self._tasks), combined(store.trials(), self._settings.across_tasks)
-        self._final = final_of(self._candidates, trials, seeds=self._settings.final_seeds, lr=lr)
+        has_own_rows = have_final_rows(self._tasks)
+        self._final = final_of(
+            self._candidates, trials, seeds=self._settings.final_seeds, lr=lr, has_own_rows=has_own_rows
+        )
         remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:
             self._save_best()  # the process may have been killed between record and file

@@ -15,6 +15,7 @@ from evomal.methods.candidates import Candidate
 from evomal.runs.canonical import Difference, canonical, checksum, differences, parsed, settings_text
 from evomal.runs.database import (
     MAX_ROWS,
+    OLDEST_WRITABLE,
     REFUSALS,
     VERSION,
     DamageError,
@@ -133,10 +134,10 @@ class RunStore:
             self._connection = connect(path, writable=lock is not None)
             try:
                 check_identity(self._connection, path)
-                if lock is not None and version_of(self._connection) != VERSION:
+                if lock is not None and version_of(self._connection) < OLDEST_WRITABLE:
                     raise InputError(
                         f"{path}: is of version {version_of(self._connection)}, which can be read but not "
-                        f"continued: this evomal writes version {VERSION}"
+                        f"continued: this evomal continues versions {OLDEST_WRITABLE} and {VERSION}"
                     )
                 with transaction(self._connection, writing=lock is not None):
                     check_schema(self._connection)

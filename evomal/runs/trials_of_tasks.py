@@ -97,7 +97,7 @@ def combined(trials: Sequence[RecordedTrial], rule: str | None) -> list[Recorded
         score = across.fitness([trial.score for trial in group], steps, seed)
         lost = next((trial for trial in group if not math.isfinite(trial.score)), group[0])
         seconds = sum(trial.seconds for trial in group)
-        found.append(dataclasses.replace(lost, task=None, score=score, seconds=seconds))
+        found.append(dataclasses.replace(lost, task=None, score=score, left_out=(), seconds=seconds))
     return found
 
 

@@ -13,7 +13,7 @@ from evomal.methods.candidates import Candidate
 from evomal.report.best_losses import candidate_loss
 from evomal.report.pages import mathml, render
 from evomal.report.run_charts import ancestry_chart, shapes_of
-from evomal.runs.finals import Scores, rate_text
+from evomal.runs.leads import Scores, rate_text
 from evomal.runs.recorded_run import Run
 from evomal.runs.views import RunView
 from evomal.server.list_page import Pages

@@ -20,12 +20,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from evomal.engine import Score
+from evomal.engine.left_out import LeftOut
 from evomal.engine.scores import CurvePoint
 from evomal.errors import InputError
 from evomal.extras import Displayed, data_frame
 from evomal.tasks.named_metrics import largest_difference
 from evomal.text import short_repr
-from evomal.verdict.statistics import LeftOut, Paired, paired_searches
+from evomal.verdict.statistics import Paired, paired_searches
 from evomal.verdict.words import Verdict
 
 if TYPE_CHECKING:

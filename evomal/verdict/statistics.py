@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from evomal.engine.left_out import LeftOut, error_of_rows, half_width
 from evomal.errors import InputError
 from evomal.randomness import generator
 
@@ -184,10 +185,6 @@ def paired(
     )
 
 
-LeftOut = Sequence[Sequence[float]]
-"""For each seed of a loss, its metric without each block of test samples; empty where that is not known."""
-
-
 def paired_searches(
     costs: Sequence[Sequence[float]], base: Sequence[float], *, largest: float = math.inf,
     left_out: tuple[Sequence[LeftOut], LeftOut] | None = None,
@@ -231,50 +228,12 @@ def _of_searches(rows: Sequence[Sequence[float]], base: Sequence[float], largest
     )
 
 
-def error_of_rows(own: Sequence[LeftOut], base: LeftOut) -> float | None:
-    """Return the standard error of the mean difference that comes from the choice of the test rows.
-
-    By the delete-a-group jackknife, of the mean over searches and seeds. Its variance also contains the part by which
-    rows and seeds together decide a single training, a share of 1 / seeds, which the differences between seeds contain
-    already; the variances of single seeds contain all of it, so it can be taken out. With 5 seeds and 30, 88 or 400
-    rows, and with 10 seeds and 30 rows, of normal differences and of errors of a classifier, 94 to 97 % of the
-    intervals that include this error contain the true difference (1 500 samples each); those over seeds alone do in as
-    few as 14 %, if rows differ more than seeds do. Rows count as independent of each other. What few rows do not show,
-    no interval can: if losses differ on 5 % of 20 or 30 rows, all in one direction, 64 and 78 % contain the true
-    difference, of log-normal differences on 30 rows 88 %.
-
-    Args:
-        own: For each search and seed, the metric without each block of test samples.
-        base: The same of what it is compared with, for each seed.
-
-    Returns:
-        The standard error; None if it is not known for some training, or there is one seed.
-    """
-    seeds = len(base)
-    blocks = len(base[0]) if base else 0
-    is_known = all(len(row) == seeds and all(len(seed) == blocks for seed in row) for row in (*own, base))
-    if min(seeds, blocks) < 2 or not is_known:
-        return None
-    # Subtracted first, so that searches which found the baseline itself have no rounding errors.
-    differences = (np.asarray(own, dtype=np.float64) - np.asarray(base, dtype=np.float64)).mean(axis=0)
-    with np.errstate(over="ignore"):  # the squares of a metric that almost diverged
-        of_mean, of_one = (
-            float((values.var(axis=-1) * (blocks - 1)).mean()) for values in (differences.mean(axis=0), differences)
-        )
-    if not math.isfinite(of_one):
-        return None
-    together = max(0.0, (of_one - of_mean) / (seeds - 1))
-    return math.sqrt(max(0.0, of_mean - together))
-
-
 def _with_rows(found: Paired, own: Sequence[LeftOut], base: LeftOut, *, largest: float) -> Paired:
     """The comparison with an interval that includes the choice of the test rows, if that is known."""
     error = error_of_rows(own, base)
     if error is None or found.low is None or found.high is None or found.difference is None:
         return found
-    from scipy import stats  # type: ignore[import-untyped]  # here, as its import is slow
-
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(base[0]) - 1)) * error
+    half = half_width(error, len(base[0]), CONFIDENCE)
     ends = (
         found.difference - math.hypot(found.difference - found.low, half),
         found.difference + math.hypot(found.high - found.difference, half),
@@ -346,7 +305,7 @@ def _interval(differences: NDArray[np.float64], confidence: float, weights: NDAr
 
 
 def _tested(differences: NDArray[np.float64]) -> tuple[float, Test]:
-    from scipy import stats
+    from scipy import stats  # type: ignore[import-untyped]  # here, as its import is slow
 
     differing = differences[differences != 0]
     if not len(differing):

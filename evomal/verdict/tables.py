@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from evomal.runs.finals import Scores
+from evomal.runs.leads import Scores
 from evomal.tasks.metric_display import difference_unit, metric_number, metric_text
 from evomal.text import WIDTH, escape_markdown, plural, printable
 from evomal.verdict.comparison import Comparison, Entry, Trained, cost_of, difference_between

@@ -198,9 +198,9 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path):
 def test_a_newer_record_is_refused(intact, tmp_path):
     shutil.copy(intact[0], tmp_path)
     connection = sqlite3.connect(tmp_path / "run.sqlite")
-    connection.execute("PRAGMA user_version = 4")
+    connection.execute("PRAGMA user_version = 5")
     connection.close()
-    assert "is of version 4 but this evomal reads versions 1 to 3" in refusal(tmp_path)
+    assert "is of version 5 but this evomal reads versions 1 to 4" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from evomal.expression import Expression
 from evomal.methods.candidates import Candidate, State
 from evomal.runs import Generation
 from evomal.runs.display import SearchDisplay, generation_line, shown_formula
-from evomal.runs.finals import Final, Scores
+from evomal.runs.finals import Final
+from evomal.runs.leads import Scores
 from evomal.tasks.metric_display import ShownMetric
 
 MANY = {

@@ -1,6 +1,7 @@
 """Searches that keep validation rows for their final."""
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -101,13 +102,14 @@ def test_few_rows_are_not_divided():
     assert run().final_rows == {}
 
 
-def test_rows_that_chose_the_losses_are_said_beside_a_lead(monkeypatch):
+def test_rows_that_chose_the_losses_are_said_beside_a_lead_that_does_not_allow_for_others(monkeypatch):
     result = run()
     assert result.reused_rows == {"own": 40}
     said = "final rows   40 validation rows of own, which also chose the losses:"
-    for leads in (True, False):
+    for leads, known in itertools.product((True, False), (None, (0.2, 0.1))):
         monkeypatch.setattr(Final, "leads", leads)
-        assert (said in str(result)) is leads
+        monkeypatch.setattr(Final, "lead_on_other_rows", known)
+        assert (said in str(result)) is (leads and known is None)
 
 
 @pytest.mark.parametrize("changes", [{"resplit": True}, {"final_share": 0.5}], ids=["splits", "rows"])

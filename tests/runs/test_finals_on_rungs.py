@@ -14,11 +14,13 @@ from evomal.errors import EvomalError, InputError
 from evomal.losses import load_loss
 from evomal.methods import Candidate
 from evomal.methods.rungs import Ladder, spaced_rates
-from evomal.runs import RunStore
-from evomal.runs.finals import Final, Scores
+from evomal.runs import RunStore, find_runs
+from evomal.runs.finals import Final
 from evomal.runs.finals_trainer import FinalsTrainer
+from evomal.runs.leads import Scores, paired_lead
 from evomal.runs.measured_rivals import Headroom
 from evomal.runs.run_loop import search
+from evomal.tasks import task as task_module
 from tests.engine.populations import regression
 from tests.protocols import ON_RUNGS
 from tests.runs.interrupted import StoppedError, StoppingListener
@@ -149,6 +151,40 @@ def test_the_final_chooses_rates_then_the_winner_then_measures_its_lead(finished
     assert next(iter(final.rivals)) == "mse"
 
 
+@pytest.mark.parametrize("changes", [{}, {"final_share": 0.5}], ids=["rows of the search", "rows of its own"])
+def test_leads_are_measured_without_each_block_of_rows_too(finished, tmp_path, monkeypatch, changes):
+    monkeypatch.setattr(task_module, "FEWEST_ROWS", 40)
+    folder = tmp_path if changes else finished[0]
+    result = run(folder, **changes) if changes else finished[1]
+    with RunStore.read(folder) as store:
+        trials = store.trials()
+    longest = max(trial.steps for trial in trials if trial.stage == "rivals")
+    for trial in trials:
+        if trial.stage == "lead" or (trial.stage, trial.steps) == ("rivals", longest):
+            # Of blocks with as many rows as each other, the mean over them is that over all rows.
+            assert len(set(trial.left_out)) == 20
+            assert sum(trial.left_out) / 20 == pytest.approx(trial.score, rel=1e-5)
+        else:
+            assert not trial.left_out
+    assert result.final.has_own_rows is bool(changes)
+    lead, half = result.final.lead_on_other_rows
+    assert lead == result.final.lead[0]
+    assert half > result.final.lead[1]
+    headroom = result.headroom
+    own, rival = headroom.last("mse"), headroom.last(headroom.best_rival)
+    assert headroom.noise > paired_lead(*rival.beside(own))[1]
+    assert "differences by seed and row" in str(headroom).replace("\n", " ")
+    assert find_runs(folder)[0].final == result.final, "read back alike"
+
+
+def test_with_new_splits_for_every_seed_no_block_is_left_out(tmp_path):
+    result = run(tmp_path, resplit=True)
+    with RunStore.read(tmp_path) as store:
+        assert not any(trial.left_out for trial in store.trials())
+    assert result.final.lead_on_other_rows is None
+    assert "by seed and row" not in str(result.headroom).replace("\n", " ")
+
+
 def test_the_best_loss_is_the_one_that_was_trained(finished):
     """Its factor is part of it, so that it trains as in the final at the learning rate that the file names."""
     folder, result = finished
@@ -219,7 +255,7 @@ class Failing:
                     raise KeyboardInterrupt
                 costs = [2.0 if self.measured == 1 and cost < 1 else cost for cost in costs]
             return [
-                replace(one, costs=dict.fromkeys(one.costs, (cost,) * seeds))
+                replace(one, costs=dict.fromkeys(one.costs, (cost,) * seeds), left_out={})
                 for one, cost in zip(found, costs, strict=True)
             ]
 

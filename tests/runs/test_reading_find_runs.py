@@ -9,7 +9,7 @@ import pytest
 from evomal.errors import InputError
 from evomal.methods.candidates import State
 from evomal.runs import RunState, RunStore, find_runs
-from evomal.runs.finals import Scores
+from evomal.runs.leads import Scores
 from tests.figures.records import record, row
 from tests.runs.test_store import SETTINGS, candidate, written
 

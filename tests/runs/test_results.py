@@ -10,8 +10,9 @@ import evomal
 from evomal.expression import Expression
 from evomal.methods.candidates import State
 from evomal.runs import RunStore, find_runs
-from evomal.runs.finals import Final, Scores
+from evomal.runs.finals import Final
 from evomal.runs.generations import Generation
+from evomal.runs.leads import Scores
 from evomal.runs.results import Best, Recommended, SearchResult, summary_lines
 from evomal.runs.run_loop import search
 from tests.engine.populations import classification, regression

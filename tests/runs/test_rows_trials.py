@@ -25,6 +25,9 @@ FINAL = (
     RecordedTrial(stage="final", loss="mse", seed=3000, score=-0.0, sentence="trained and evaluated"),
     RecordedTrial(stage="final", loss="1:2", seed=3000, score=5e-324, sentence="trained and evaluated"),
 )
+LEAD = RecordedTrial(
+    stage="lead", loss="mse", seed=3000, score=0.25, sentence="trained and evaluated", left_out=(0.25, 0.1 + 0.2)
+)
 
 
 def edited(folder, *statements):
@@ -127,8 +130,28 @@ def test_a_record_of_an_earlier_version_is_read_but_not_resumed(tmp_path, versio
         RunStore.open(tmp_path)
     assert str(caught.value) == (
         f"{tmp_path / 'run.sqlite'}: is of version {version}, which can be read but not continued: "
-        "this evomal writes version 3"
+        "this evomal continues versions 3 and 4"
     )
+
+
+def test_a_record_of_version_3_is_continued_as_it_was_begun(tmp_path):
+    written(tmp_path, 2)
+    as_version(tmp_path, 3)
+    with RunStore.open(tmp_path) as store:
+        store.write_trials([*FINAL, LEAD])
+    with RunStore.read(tmp_path) as store:
+        assert store.trials() == (*FINAL, replace(LEAD, left_out=()))
+        assert "left_out" not in store.dump()
+    with contextlib.closing(sqlite3.connect(tmp_path / "run.sqlite")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+
+
+def test_scores_without_each_block_of_rows_come_back(tmp_path):
+    with RunStore.create(tmp_path, SETTINGS) as store:
+        store.write_trials([LEAD])
+    with RunStore.read(tmp_path) as store:
+        assert store.trials() == (LEAD,)
+        assert '"left_out":"[0.25,0.30000000000000004]"' in store.dump()
 
 
 def test_a_record_without_the_table_is_damaged(tmp_path):
@@ -146,6 +169,7 @@ def test_a_record_without_the_table_is_damaged(tmp_path):
         ({"score": -math.inf}, "score must be a finite number, or inf where there is none, but got -inf"),
         ({"seconds": -1.0}, "seconds must be finite and at least 0 but got -1.0"),
         ({"seed": -1}, "seed must be at least 0 but got -1"),
+        ({"left_out": (0.5, math.inf)}, "a score in left_out must be a finite number but got inf"),
         ({"loss": ""}, "loss must be a string of 1 to 1000 characters but got ''"),
     ],
 )

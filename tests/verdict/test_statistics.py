@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from evomal.engine.left_out import error_of_rows
 from evomal.errors import InputError
 from evomal.randomness import generator
 from evomal.verdict.statistics import (
@@ -19,11 +20,11 @@ from evomal.verdict.statistics import (
     Paired,
     Summary,
     direction,
-    error_of_rows,
     paired,
     paired_searches,
     summarised,
 )
+from tests.engine.blocks import left_out
 
 INF, NAN = math.inf, math.nan
 BASELINE = [0.5, 0.6, 0.7, 0.8, 0.9]
@@ -331,24 +332,6 @@ def test_there_must_be_a_resample():
         paired([1.0], [2.0], resamples=0)
 
 
-def left_out(costs, blocks):
-    """The mean cost of each seed without each block of rows; `costs`: one row of the array per seed."""
-    costs = np.asarray(costs)
-    place = np.arange(costs.shape[1]) % blocks
-    return [[float(row[place != block].mean()) for block in range(blocks)] for row in costs]
-
-
-def test_the_error_of_rows_that_all_seeds_share_is_that_of_a_mean():
-    rows = generator(0, "rows").normal(size=60)
-    base = left_out(np.zeros((5, 60)), 60)
-    expected = rows.std(ddof=1) / math.sqrt(60)
-    assert error_of_rows([left_out(np.tile(rows, (5, 1)), 60)], base) == pytest.approx(expected)
-    # Blocks of three rows give an estimate of the same error.
-    assert error_of_rows([left_out(np.tile(rows, (5, 1)), 20)], base=left_out(np.zeros((5, 60)), 20)) == pytest.approx(
-        expected, rel=0.35
-    )
-
-
 def test_searches_that_all_found_the_baseline_have_no_rounding_errors():
     base = left_out(generator(0, "base").normal(size=(5, 40)), 20)
     for searches in (1, 3, 5, 6):
@@ -356,38 +339,6 @@ def test_searches_that_all_found_the_baseline_have_no_rounding_errors():
         costs = [[0.1, 0.7, 0.3, 0.35, 0.15]] * searches
         found = paired_searches(costs, costs[0], left_out=([base] * searches, base))
         assert (found.low, found.high) == (0.0, 0.0)
-
-
-def test_the_error_of_several_searches_is_that_of_their_mean():
-    draws = generator(0, "searches")
-    own, base = draws.normal(size=(3, 5, 40)), np.zeros((5, 40))
-    mean = error_of_rows([left_out(own.mean(axis=0), 20)], left_out(base, 20))
-    assert error_of_rows([left_out(one, 20) for one in own], left_out(base, 20)) == pytest.approx(mean, abs=1e-12)
-
-
-def test_what_rows_and_seeds_decide_together_is_left_to_the_seeds():
-    noise = generator(0, "noise").normal(size=(400, 5, 40))
-    base = left_out(np.zeros((5, 40)), 20)
-    found = [error_of_rows([left_out(one, 20)], base) ** 2 for one in noise]
-    whole = 1 / (5 * 40)  # the variance of the mean, which the differences between seeds show
-    assert np.mean(found) < whole / 3
-    assert np.median(found) < whole / 10
-
-
-@pytest.mark.parametrize(
-    ("own", "base"),
-    [
-        ([[()]], [(1.0, 2.0)] * 5),  # a search that found nothing
-        ([[(1.0, 2.0)] * 4 + [()]], [(1.0, 2.0)] * 5),  # a training that diverged
-        ([[(1.0, 2.0)] * 5], [()] * 5),  # a log of before
-        ([[(1.0, 2.0)]], [(1.0, 3.0)]),  # one seed
-        ([[(1.0, 2.0)] * 5], [(1.0, 2.0, 3.0)] * 5),
-        ([[(1e200, -1e200)] * 5], [(1.0, 2.0)] * 5),
-        ([], []),
-    ],
-)
-def test_an_error_of_rows_that_cannot_be_known_is_none(own, base):
-    assert error_of_rows(own, base) is None
 
 
 def test_an_interval_with_rows_contains_the_true_difference_as_often_as_it_promises():

@@ -1,14 +1,18 @@
-"""Scores: what a test metric is without some of the test samples."""
+"""Metrics without some of the samples, and what they tell about other samples."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 import torch
 
 import evomal
-from evomal.engine.scores import Evaluated, left_out_metrics
+from evomal.engine.left_out import error_of_rows, left_out_metrics
+from evomal.engine.scores import Evaluated
+from evomal.randomness import generator
 from evomal.tasks.metrics import worst_group
+from tests.engine.blocks import left_out
 from tests.engine.populations import classification, regression
 from tests.engine.position_tasks import segmentation
 
@@ -130,3 +134,46 @@ def test_a_sum_of_metrics_has_values_and_a_worst_group_of_rows_has_none():
     assert len(left_out_metrics(nested, evaluated)) == 20
     groups = {part: np.arange(len(getattr(task, part))) % 2 for part in ("validation", "test")}
     assert left_out_metrics(task.judged_by(worst_group("error_rate", groups=groups)), evaluated) == ()
+
+
+def test_the_error_of_rows_that_all_seeds_share_is_that_of_a_mean():
+    rows = generator(0, "rows").normal(size=60)
+    base = left_out(np.zeros((5, 60)), 60)
+    expected = rows.std(ddof=1) / math.sqrt(60)
+    assert error_of_rows([left_out(np.tile(rows, (5, 1)), 60)], base) == pytest.approx(expected)
+    # Blocks of three rows give an estimate of the same error.
+    assert error_of_rows([left_out(np.tile(rows, (5, 1)), 20)], base=left_out(np.zeros((5, 60)), 20)) == pytest.approx(
+        expected, rel=0.35
+    )
+
+
+def test_the_error_of_several_searches_is_that_of_their_mean():
+    draws = generator(0, "searches")
+    own, base = draws.normal(size=(3, 5, 40)), np.zeros((5, 40))
+    mean = error_of_rows([left_out(own.mean(axis=0), 20)], left_out(base, 20))
+    assert error_of_rows([left_out(one, 20) for one in own], left_out(base, 20)) == pytest.approx(mean, abs=1e-12)
+
+
+def test_what_rows_and_seeds_decide_together_is_left_to_the_seeds():
+    noise = generator(0, "noise").normal(size=(400, 5, 40))
+    base = left_out(np.zeros((5, 40)), 20)
+    found = [error_of_rows([left_out(one, 20)], base) ** 2 for one in noise]
+    whole = 1 / (5 * 40)  # the variance of the mean, which the differences between seeds show
+    assert np.mean(found) < whole / 3
+    assert np.median(found) < whole / 10
+
+
+@pytest.mark.parametrize(
+    ("own", "base"),
+    [
+        ([[()]], [(1.0, 2.0)] * 5),  # a search that found nothing
+        ([[(1.0, 2.0)] * 4 + [()]], [(1.0, 2.0)] * 5),  # a training that diverged
+        ([[(1.0, 2.0)] * 5], [()] * 5),  # a log of before
+        ([[(1.0, 2.0)]], [(1.0, 3.0)]),  # one seed
+        ([[(1.0, 2.0)] * 5], [(1.0, 2.0, 3.0)] * 5),
+        ([[(1e200, -1e200)] * 5], [(1.0, 2.0)] * 5),
+        ([], []),
+    ],
+)
+def test_an_error_of_rows_that_cannot_be_known_is_none(own, base):
+    assert error_of_rows(own, base) is None
