@@ -177,6 +177,7 @@ class PlannedSearch:
         best, final, advised = result.best, result.final, result.recommended
         stages = sum(sum(entry.seconds.values()) for entry in result.history)
         lead = None if final is None or not all(map(math.isfinite, final.lead)) else final.lead
+        on_other_rows = None if final is None or lead is None else final.lead_on_other_rows
         return SearchCell(
             method=self.method, preset=self.preset, seed=self.seed, settings=self.changes,
             # A call that was killed recorded no time, but its stages did.
@@ -188,6 +189,7 @@ class PlannedSearch:
             lr=None if best is None else best.lr,
             recommended=None if advised is None else LEARNED if advised.learned else advised.name,
             rival=None if final is None else final.best_rival[0], lead=lead,
+            half_on_other_rows=None if on_other_rows is None else on_other_rows[1],
             headroom={} if result.headroom is None else {
                 name: _finite(result.headroom.last(name).mean) for name in result.headroom.losses
             },

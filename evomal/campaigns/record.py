@@ -77,6 +77,8 @@ class SearchCell(FrozenModel):
     """The best known loss in the final."""
     lead: tuple[FiniteFloat, FiniteFloat] | None = None
     """The lead over that rival on validation, and half its interval; None if a training diverged."""
+    half_on_other_rows: FiniteFloat | None = None
+    """Half of the interval that allows for other validation rows as well; None where that is not known."""
     headroom: dict[str, FiniteFloat | None] = {}
     """The validation cost of each known loss by the search's own protocol."""
     history: tuple[FiniteFloat | None, ...] = ()

@@ -178,6 +178,8 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
     )
     if 0 < len(without) < len(compared):
         what += f" (learning rates only: {'; '.join(without)})"
+    has_brackets = any(cell.half_on_other_rows is not None for task in tasks for cell in task.searches)
+    brackets = ", in brackets with other validation rows" if has_brackets else ""
     return _wrapped(
         f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
         "metric says otherwise. n: searches, or one loss file. Differences are mean differences of costs with 95 % "
@@ -186,7 +188,8 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
         "0.0625, the smallest p of five pairs; nothing is corrected for the number of comparisons. The best known loss "
         "has the lowest test mean, which favours it; known losses have their default options unless the name shows "
         f"others, and {what}. Recommended: the loss that a search recommends, its own or a known "
-        "one. ± is a standard deviation behind a mean, and half of a 95 % interval behind a difference or a lead."
+        "one. ± is a standard deviation behind a mean, and half of a 95 % interval behind a difference or a "
+        f"lead{brackets}."
     )
 
 
@@ -294,9 +297,10 @@ def _search_table(task: MeasuredTask) -> Iterator[str]:
     for cell in task.searches:
         lead = "" if cell.rival is None else cell.rival
         if cell.lead is not None:
-            size = metric_number(abs(cell.lead[0]), task.metric, digits=2)
-            half = metric_number(cell.lead[1], task.metric, digits=2)
-            lead = f"{cell.rival}: {'−' if cell.lead[0] < 0 else ''}{size} ± {half}"
+            known = (abs(cell.lead[0]), cell.lead[1], cell.half_on_other_rows)
+            size, half, *rows = (metric_number(one, task.metric, digits=2) for one in known if one is not None)
+            others = f" (± {rows[0]})" if rows else ""
+            lead = f"{cell.rival}: {'−' if cell.lead[0] < 0 else ''}{size} ± {half}{others}"
         cells: tuple[str, ...] = (
             cell.contestant,
             str(cell.seed),
