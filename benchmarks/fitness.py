@@ -6,8 +6,9 @@ also trained at seven learning rates with twelve seeds, each on a split of its o
 judged on validation after the steps of every rung. From these costs follows what any rungs would have said: Kendall's τ
 with the truth over the whole pool and among the fitness's own top fifty, and how good the losses are that it puts into
 its top tenth (their mean place in the truth: 0.05 would be perfect, 0.5 chance), with the training steps that it took.
-All of it is the mean over draws of the seeds that belong to the rungs. The truth is measured once more, with other
-seeds and, where rows are exchangeable, other splits, which shows how much of it is noise.
+All of it is the mean over draws of the seeds that belong to the rungs. The truth is measured `--truths` times, each
+time with other seeds and, where rows are exchangeable, other splits: fitnesses are compared with the mean, and each
+single truth with the mean of the others, which shows how much of it is noise.
 
 The losses are those of a search with `quick`, with or without the trees that it refuses as inadmissible, or those of a
 search with the settings of the paper: 100 candidates in each generation, 100 meta steps.
@@ -45,7 +46,7 @@ RATES = spaced_rates(7)
 SEEDS = tuple(range(800_001, 800_013))
 PAPER_STEPS = 500
 TRUTH_RATES = 9
-REPEATED = 1000  # added to the seeds, and the first split, of a truth that is measured again
+REPEATED = 1000  # added to the seeds, and to the first split, of each further truth
 
 
 @dataclass(frozen=True)
@@ -144,16 +145,16 @@ def pool(
     return [WeightedTree(one.tree, list(one.weights)) for one in chosen]
 
 
-def truths(engine: Engine, losses: list[WeightedTree], *, is_repeated: bool = False) -> list[float]:
+def truth_of(engine: Engine, losses: list[WeightedTree], number: int) -> list[float]:
     """The test cost of each loss at its learning rate that is best on validation.
 
-    `is_repeated`: with other seeds and, where rows are exchangeable, other splits; the test rows are the same.
+    `number`: those from 1 on have other seeds and, where rows are exchangeable, other splits of training and
+    validation rows; the test rows are the same.
     """
-    task, rates = engine.tasks[0], spaced_rates(TRUTH_RATES)
-    shift = REPEATED if is_repeated else 0
+    task, rates, shift = engine.tasks[0], spaced_rates(TRUTH_RATES), number * REPEATED
     tuning, testing = (tuple(seed + shift for seed in seeds) for seeds in (TUNING_SEEDS, TEST_SEEDS))
-    is_resplit = is_repeated and task.exchangeable
-    splits = [REPEATED + number if is_resplit else 0 for number in range(len(tuning) + len(testing))]
+    first = shift if task.exchangeable else 0
+    splits = [first + place if first else 0 for place in range(len(tuning) + len(testing))]
     rung = Rung(STEPS, tuning, tuple(splits[: len(tuning)]))
     scores = engine.try_rates(losses, [rung] * len(losses), [rates] * len(losses))
     trials = [
@@ -182,14 +183,13 @@ def costs_of(engine: Engine, losses: list[WeightedTree], horizons: Sequence[int]
 
 
 def measured(
-    name: str, count: int, device: str, folder: str, horizons: Sequence[int], *, of: str = "admissible"
+    name: str, count: int, device: str, folder: str, horizons: Sequence[int], *, of: str = "admissible", truths: int = 2
 ) -> dict[str, Any]:
-    """The truth and all costs of a pool."""
+    """The truths and all costs of a pool."""
     task = TASKS[name]()
     losses = pool(task, count, device, folder, of=of)
     settings = EngineSettings(device=device, meta_steps=1, training_steps=PAPER_STEPS)
     engine = Engine(task, seed=0, settings=settings)
-    truth = truths(engine, losses)
     trees, weights = [one.expression for one in losses], [one.edge_weights for one in losses]
     trained = engine.evaluate(trees, weights)
     return {
@@ -198,8 +198,7 @@ def measured(
         "hardware": measuring.hardware(),
         "losses": [str(one.expression) for one in losses],
         "inadmissible": [bool(reason) for reason in engine.inadmissible(trees, weights)],
-        "truth": truth,
-        "repeated": truths(engine, losses, is_repeated=True),
+        "truths": [truth_of(engine, losses, number) for number in range(truths)],
         "paper": [found.value for found in trained],
         "horizons": list(horizons),
         "costs": costs_of(engine, losses, horizons),
@@ -226,15 +225,13 @@ class Ranked:
 
 def ranked(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> list[Ranked]:
     """One row per fitness."""
-    truth, draws = np.array(found["truth"]), np.random.default_rng(0)
+    truths, draws = np.array(found["truths"]), np.random.default_rng(0)
+    truth = truths.mean(0)
 
     def row(name: str, rows: Sequence[tuple[float, float, float]], steps: float) -> Ranked:
         return Ranked(name, *map(float, np.mean(rows, axis=0)), steps)
 
-    def once(name: str, costs: Sequence[float], steps: float) -> Ranked:
-        return row(name, [agreement(np.argsort(costs).tolist(), truth)], steps)
-
-    rows = [once("the paper's", found["paper"], PAPER_STEPS)]
+    rows = [row("the paper's", [agreement(np.argsort(found["paper"]).tolist(), truth)], PAPER_STEPS)]
     orders = [draws.permutation(len(SEEDS)) for _ in range(DRAWS)]
     for name, ladder in ladders.items():
         costs = np.array(found["costs"])
@@ -243,14 +240,17 @@ def ranked(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> list[Ranked]
         if any(refused := found.get("inadmissible", ())):
             last = [sorted(order, key=lambda loss: refused[loss]) for order, _ in ranks]
             rows.append(row(f"{name}, inadmissible ones last", [agreement(one, truth) for one in last], rows[-1].steps))
-    if "repeated" in found:
+    if len(truths) > 1:
+        others = (truths.sum(0) - truths) / (len(truths) - 1)
+        again = [agreement(np.argsort(one).tolist(), rest) for one, rest in zip(truths, others, strict=True)]
         trials = TRUTH_RATES * len(TUNING_SEEDS) + len(TEST_SEEDS)
-        rows.append(once("the truth, measured again", found["repeated"], trials * STEPS))
+        rows.append(row("one truth, beside the mean of the others", again, trials * STEPS))
     return rows
 
 
 def print_table(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> None:
-    print(f"{found['task']}, {found['pool']}: {len(found['truth'])} losses, {found['hardware']}")
+    count, losses = len(found["truths"]), len(found["losses"])
+    print(f"{found['task']}, {found['pool']}: {losses} losses, mean of {count} truths, {found['hardware']}")
     for row in ranked(found, ladders):
         print(
             f"  {row.name:66s} τ {row.whole:5.2f}, top {TOP} {row.top:5.2f}; top tenth {row.place:.3f}; "
@@ -262,7 +262,7 @@ def write_table(
     every: Sequence[dict[str, Any]], ladders: Mapping[str, Ladder], commit: str, notes: Sequence[str], path: Path
 ) -> None:
     """Write the data of a page in docs/results; all costs must be of pools of one kind."""
-    (pool,) = {found["pool"] for found in every}
+    (pool,), (truths,) = {found["pool"] for found in every}, {len(found["truths"]) for found in every}
     options = "" if pool == "admissible" else f" --pool {pool} --presets"
     by_task = {found["task"]: {row.name: row for row in ranked(found, ladders)} for found in every}
     titles = {
@@ -280,14 +280,15 @@ def write_table(
         name=path.stem,
         title=f"Does the fitness rank losses as the verdict does?{TITLES[pool]}",
         about=f"Distinct losses of the first generations of a search{POOLS[pool]}. Truth: test cost after 2 000 steps, "
-        "mean of 5 seeds, at the best of nine learning rates on validation. In each cell: Kendall's τ over all "
+        f"mean of 5 seeds, at the best of nine learning rates on validation; the mean of {truths} such measurements, "
+        "each with other seeds and, where rows are exchangeable, other splits. In each cell: Kendall's τ over all "
         "losses; τ among the fitness's own top fifty; mean place, in the truth, of its top tenth "
         "(0.05: perfect, 0.5: chance).",
-        command=f"python benchmarks/fitness.py --task TASK{options} --folder DIR --out FILE",
+        command=f"python benchmarks/fitness.py --task TASK{options} --truths {truths} --folder DIR --out FILE",
         commit=commit,
         hardware="; ".join(dict.fromkeys(found["hardware"] for found in every)),
-        n=f"{len(every[0]['truth'])} losses on each task; means over {DRAWS} draws of the seeds (the paper's "
-        "and the repeated truth: one)",
+        n=f"{len(every[0]['losses'])} losses on each task; means over {DRAWS} draws of the seeds (the paper's: "
+        "one; single truths: each once)",
         columns=("fitness", "steps per loss", *(titles[task] for task in tasks)),
         rows=tuple(rows),
         notes=tuple(notes),
@@ -300,6 +301,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--pool", choices=POOLS, default="admissible", help="the losses that are ranked")
+    parser.add_argument("--truths", type=int, default=2, help="how often the truth is measured")
     parser.add_argument("--presets", action="store_true", help="only the rungs of the presets, none of 2 000 steps")
     parser.add_argument("--folder", help="an empty folder for the record of the pool's search")
     parser.add_argument("--out", type=Path, help="where to keep the costs")
@@ -315,7 +317,12 @@ def main() -> None:
         every = [json.loads(path.read_text()) for path in options.costs]
     else:
         horizons = sorted({steps for ladder in ladders.values() for steps, _ in ladder.rungs})
-        every = [measured(options.task, options.count, options.device, options.folder, horizons, of=options.pool)]
+        every = [
+            measured(
+                options.task, options.count, options.device, options.folder, horizons,
+                of=options.pool, truths=options.truths,
+            )
+        ]  # fmt: skip
         if options.out is not None:
             options.out.write_text(json.dumps(every[0]))
     for found in every:

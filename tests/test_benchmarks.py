@@ -96,7 +96,9 @@ def test_rungs_rank_losses_by_the_costs_that_a_search_would_see(monkeypatch: pyt
     assert steps == losses * 3 * 10 + 3 * 2 * 2 * 50
     whole, top, _ = fitness.agreement(order, np.array([2.0, 1.0, 0.0, 3.0, 4.0, 5.0]))
     assert (whole, top) == pytest.approx((1, 1))
-    found = {"truth": [2.0, 1.0, 0.0, 3.0, 4.0, 5.0], "paper": [0, 1, 2, 3, 4, 5], "horizons": [10, 50], "costs": costs}
+    found = {
+        "truths": [[2.0, 1.0, 0.0, 3.0, 4.0, 5.0]], "paper": [0, 1, 2, 3, 4, 5], "horizons": [10, 50], "costs": costs,
+    }  # fmt: skip
     paper, own = fitness.ranked(found, {"own": ladder})
     assert (own.whole, own.steps) == pytest.approx((1, steps / losses))
     assert paper.whole < 1
@@ -110,23 +112,26 @@ def test_a_table_of_the_fitness_has_pools_of_one_kind(monkeypatch: pytest.Monkey
     fitness = importlib.import_module("fitness")
     costs = np.broadcast_to(np.arange(4.0)[:, None, None, None], (4, 1, len(fitness.SEEDS), len(fitness.RATES)))
     found = {
-        "task": "diabetes", "pool": "all", "hardware": "a machine", "truth": [0, 1, 2, 3],
-        "repeated": [0, 2, 1, 3], "paper": [3, 2, 1, 0], "horizons": [10], "costs": costs,
+        "task": "diabetes", "pool": "all", "hardware": "a machine", "losses": ["a", "b", "c", "d"],
+        "truths": [[0, 1, 2, 3], [0, 2, 1, 9], [0, 1, 2, 3]], "paper": [3, 2, 1, 0], "horizons": [10], "costs": costs,
     }  # fmt: skip
     ladders = {"own": fitness.Ladder(((10, 2),), rates=5)}
-    once = {key: value for key, value in found.items() if key != "repeated"}
-    fitness.write_table([found, {**once, "task": "mnist-mlp"}], ladders, "c", ["a note"], tmp_path / "t.json")
+    exact = {**found, "task": "mnist-mlp", "truths": [[0, 1, 2, 3]] * 3}
+    fitness.write_table([found, exact], ladders, "c", ["a note"], tmp_path / "t.json")
     table = MeasuredTable.model_validate_json((tmp_path / "t.json").read_text())
     assert table.columns == ("fitness", "steps per loss", "MNIST, clean", "Diabetes")
     first, own, last = (row[:2] for row in table.rows)
-    assert (first, own, last) == (("the paper's", "500"), ("own", "100"), ("the truth, measured again", "46,000"))
-    assert table.rows[2][2] == "not measured"
-    assert table.rows[2][3].startswith("0.67, 0.67")
+    again = "one truth, beside the mean of the others"
+    assert (first, own, last) == (("the paper's", "500"), ("own", "100"), (again, "46,000"))
+    assert table.rows[2][2].startswith("1.00, 1.00")
+    assert table.rows[2][3].startswith("0.83, 0.83")
     assert table.rows[0][2].startswith("-1.00, -1.00")
     assert table.rows[1][3].startswith("1.00, 1.00")
-    assert "--pool all" in table.command
-    with pytest.raises(ValueError, match="too many values"):
-        fitness.write_table([found, {**found, "pool": "admissible"}], ladders, "c", [], tmp_path / "u.json")
+    assert "--pool all --presets --truths 3 " in table.command
+    assert table.n.startswith("4 losses")
+    for other in ({"pool": "admissible"}, {"truths": found["truths"][:2]}):
+        with pytest.raises(ValueError, match="too many values"):
+            fitness.write_table([found, {**found, **other}], ladders, "c", [], tmp_path / "u.json")
 
 
 def test_the_pool_of_all_trees_has_losses_that_a_search_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
