@@ -1,7 +1,7 @@
 """The pages of `docs/results`, written from their data: `python -m evomal.campaigns.pages docs`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +12,12 @@ from evomal.campaigns.declaration import read_campaign
 from evomal.campaigns.figures import Gains, draw_gains, gains
 from evomal.campaigns.record import CampaignResult, MeasuredTask, read_document
 from evomal.campaigns.tables import MeasuredTable, campaign_markdown, paragraph, short_table, table_markdown
+from evomal.campaigns.zoo_cards import zoo_cards
 from evomal.errors import InputError
 from evomal.figures.style import save_figure
 from evomal.files import write_atomically
 from evomal.text import escape_markdown, plural
+from evomal.zoo.entries import FOLDER
 
 DATA, CLAIMS, PAGE, FIGURE = "results/data", "results/claims.toml", "results.md", "figures/results"
 EVIDENCE, INDEX = "results/evidence.md", "paper-tables.md"
@@ -40,8 +42,8 @@ def pages(docs: Path) -> dict[str, str]:
     Raises:
         InputError: A file cannot be read, or a claim is not what the data show.
     """
-    data = {path.stem: read_data(path) for path in sorted((docs / DATA).glob("*.json"))}
-    results = {name: found for name, found in data.items() if isinstance(found, CampaignResult)}
+    data = _all_data(docs)
+    results = _campaigns(data)
     claims = read_claims(docs / CLAIMS)
     waiting = _not_measured(docs.parent / "campaigns", data)
     try:
@@ -62,6 +64,14 @@ def pages(docs: Path) -> dict[str, str]:
     return found
 
 
+def _all_data(docs: Path) -> dict[str, CampaignResult | MeasuredTable]:
+    return {path.stem: read_data(path) for path in sorted((docs / DATA).glob("*.json"))}
+
+
+def _campaigns(data: Mapping[str, CampaignResult | MeasuredTable]) -> dict[str, CampaignResult]:
+    return {name: found for name, found in data.items() if isinstance(found, CampaignResult)}
+
+
 def shown_tasks(claims: Claims, results: dict[str, CampaignResult]) -> list[MeasuredTask]:
     """The tasks of the page's table and figure, with only those contestants that the claims name."""
     tasks = []
@@ -80,8 +90,7 @@ def figure_data(docs: Path) -> Gains:
     """What the figure of the page shows."""
     claims = read_claims(docs / CLAIMS)
     data = {name: read_data(docs / DATA / f"{name}.json") for name in claims.data}
-    results = {name: found for name, found in data.items() if isinstance(found, CampaignResult)}
-    return gains([task for task in shown_tasks(claims, results) if task.contestants])
+    return gains([task for task in shown_tasks(claims, _campaigns(data)) if task.contestants])
 
 
 def _results_page(
@@ -158,10 +167,12 @@ def _not_measured(declared: Path, data: dict[str, CampaignResult | MeasuredTable
 
 
 def main(docs: Path) -> None:
-    """Write the pages and the figure, and remove the pages of data that no longer exists."""
+    """Write the pages, the cards of the zoo and the figure, and remove the pages of data that no longer exists."""
     found = pages(docs)
     for name, text in found.items():
         write_atomically(docs / name, text.encode())
+    for name, card in zoo_cards(_campaigns(_all_data(docs))).items():
+        write_atomically(FOLDER / f"{name}.md", card.encode())
     for path in (docs / "results").glob("*.md"):
         if f"results/{path.name}" not in found:
             path.unlink()

@@ -21,7 +21,7 @@ _LONGEST_LINE = 1_000  # characters
 def list_losses(as_json: AsJson = False) -> None:
     """List the named losses, with their formulas and options."""
     from evomal.losses import CATALOGUE, load_loss
-    from evomal.zoo import EMPTY, zoo_names
+    from evomal.zoo import zoo_names
 
     rows: list[dict[str, Any]] = []
     for row in CATALOGUE.values():
@@ -44,8 +44,6 @@ def list_losses(as_json: AsJson = False) -> None:
         console.print()
     console.print("p: probability of the target, pi: share of its class, C: number of classes", style="dim")
     console.print("y: target, f: output", style="dim")
-    if not zoo_names():
-        console.print(EMPTY, style="dim")
 
 
 def list_procedures(as_json: AsJson = False) -> None:

@@ -5,6 +5,6 @@ file `NAME.json` with a card `NAME.md` in this folder; the card says what was me
 not.
 """
 
-from evomal.zoo.entries import EMPTY, is_zoo_name, zoo_card, zoo_file, zoo_names
+from evomal.zoo.entries import is_zoo_name, zoo_card, zoo_file, zoo_names
 
-__all__ = ["EMPTY", "is_zoo_name", "zoo_card", "zoo_file", "zoo_names"]
+__all__ = ["is_zoo_name", "zoo_card", "zoo_file", "zoo_names"]

@@ -1,0 +1,38 @@
+"""The cards of the zoo show what campaigns measured."""
+
+from pathlib import Path
+
+import pytest
+
+import evomal
+from evomal import zoo
+from evomal.campaigns import read_result
+from evomal.campaigns.pages import DATA
+from evomal.campaigns.zoo_cards import zoo_cards
+from evomal.errors import InputError
+from evomal.zoo import entries
+
+DOCS = Path(__file__).parents[2] / "docs"
+RESULTS = {name: read_result(DOCS / DATA / f"{name}.json") for name in ("learned", "noise", "options")}
+
+
+def test_the_committed_cards_are_what_the_data_render_to():
+    assert zoo_cards(RESULTS) == {name: zoo.zoo_card(f"zoo:{name}") for name in zoo.zoo_names()}, "run `make results`"
+
+
+def test_a_card_has_one_row_for_each_task_of_each_campaign():
+    (card,) = zoo_cards({"noise": RESULTS["noise"]}).values()
+    rows = [line for line in card.splitlines() if line.startswith("| MNIST")]
+    assert len(rows) == 3
+    assert rows[0].startswith("| MNIST, 40 % wrong labels: error rate (%); learned there | ce 7.86 | sce 5.14 | 4.35 |")
+    assert "learned there" not in rows[1] + rows[2]
+
+
+@pytest.mark.parametrize(("is_measured", "has_section"), [(False, True), (True, False)])
+def test_a_card_needs_a_section_and_a_measured_loss(tmp_path, monkeypatch, is_measured, has_section):
+    loss = evomal.load_loss("zoo:noisy-digits") if is_measured else evomal.ExpressionLoss("abs(sub(y, f))")
+    evomal.save_loss(loss, tmp_path / "other.json")
+    (tmp_path / "other.md").write_text("# other\n\n## Measured\n" if has_section else "# other\n")
+    monkeypatch.setattr(entries, "FOLDER", tmp_path)
+    with pytest.raises(InputError, match="the card of other must have a section '## Measured' and a measured loss"):
+        zoo_cards(RESULTS)
