@@ -74,7 +74,8 @@ def compare(
         seeds: The number of evaluation seeds for each loss; no search uses them. A verdict needs five.
         search_seeds: The number of searches of each method.
         tune_lr: The number of learning rates to try on validation for every loss, including the baseline: with two
-            seeds each, and the best one with twice as many seeds as the comparison has (5 to 40); 0: none.
+            seeds each, and the best one with twice as many seeds as the comparison has (5 to 40), or with 40 where
+            training diverged at a rate up to four times as high; 0: none.
         tune_decay: Whether to tune the weight decay of every loss, too, from its best learning rate on, in powers of
             ten from a hundredth to a thousand times the recipe's. SGD multiplies it by the learning rate, so that a
             small loss at a high rate has more of it: a gain that disappears then came from weight decay. Needs

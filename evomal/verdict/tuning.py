@@ -29,6 +29,7 @@ from evomal.verdict.trials import ComparedTrial, Trials
 TUNING_SEEDS = range(2000, 2002)
 """The seeds of each learning rate that is tried; neither a search nor a final training uses them."""
 _FEWEST_SEEDS, _MOST_SEEDS = 5, 40  # of the setting that a loss is left with
+_NEAR = 4.0  # times a learning rate: where a training diverges at one so much higher, some may at this one, too
 _MOST_FURTHER = 4  # learning rates beyond the first ones, at either end
 _FEWEST_TO_EXTEND = 3  # learning rates: with two, each is at an end
 _BATCHES = 8
@@ -43,7 +44,10 @@ def settling_seeds(seeds: int) -> range:
     In all they are twice as many as the loss is judged with, from 5 to 40: a rate at which one training in ten
     fails is the best one with five seeds as often as not, and the same five are lucky for all losses.
     """
-    in_all = min(max(_FEWEST_SEEDS, 2 * seeds), _MOST_SEEDS)
+    return _further_seeds(min(max(_FEWEST_SEEDS, 2 * seeds), _MOST_SEEDS))
+
+
+def _further_seeds(in_all: int) -> range:
     return range(TUNING_SEEDS.stop, TUNING_SEEDS.start + in_all)
 
 
@@ -69,10 +73,12 @@ def tuned(
     """Try that number of learning rates, and further ones while the first or the last is the best of a main loss.
 
     The best rate has the lowest mean validation cost; a rate at which a training diverges is not chosen. It is trained
-    with further seeds (`settling_seeds`), and stays the best only if it is with all of them. Neither the baseline nor
-    the loss with the lowest cost should be left at an end of the rates, beyond which a better one may lie: against a
-    badly tuned one, a loss would seem to gain. Every loss gets the same rates, among them those that searches found for
-    their losses.
+    with further seeds (`settling_seeds`), and stays the best only if it is with all of them; with forty in all if the
+    loss diverged at a rate up to four times as high, as few seeds miss that one training in fifteen still does.
+
+    Neither the baseline nor the loss with the lowest cost should be left at an end of the rates, beyond which a better
+    one may lie: against a badly tuned one, a loss would seem to gain. Every loss gets the same rates, among them those
+    that searches found for their losses.
 
     With `decays`, the weight decay is tuned as well: from its best learning rate on, each loss goes to neighbouring
     weight decays, and to neighbours among the learning rates that were tried, as long as one of them is better.
@@ -168,6 +174,18 @@ class _TunedLoss:
         """Whether the setting was tried with all seeds."""
         return self._costs.get(setting, {}).keys() >= {*seeds}
 
+    def missing(self, setting: Setting, seeds: range) -> range:
+        """The seeds that the setting is still to be tried with, more of them where divergence is near."""
+        if not self.is_settled(setting, seeds):
+            return seeds
+        every = _further_seeds(_MOST_SEEDS)
+        is_enough = self.is_settled(setting, every) or not self._is_near_divergence(setting)
+        return range(0) if is_enough else every[len(seeds) :]
+
+    def _is_near_divergence(self, setting: Setting) -> bool:
+        higher = (one for one in self._costs if setting.lr < one.lr <= _NEAR * setting.lr)
+        return any(one.decay == setting.decay and not math.isfinite(self.mean(one)) for one in higher)
+
 
 def _settle(curves: Sequence[_TunedLoss], trials: Trials, seeds: range, rates: Sequence[float] | None = None) -> None:
     """Train with further seeds at each best setting, or best rate of some, until the best is one that has been."""
@@ -176,15 +194,18 @@ def _settle(curves: Sequence[_TunedLoss], trials: Trials, seeds: range, rates: S
         return curve.best if rates is None else curve.best_of(rates)
 
     while missing := {
-        (curve.loss.identity, best): None for curve in curves if not curve.is_settled(best := best_of(curve), seeds)
-    }:
-        trials.expect(len(seeds) * len(missing))
-        # Procedures share the trainings of their loss, if they are asked for together.
-        pairs = [
-            (curve, setting) for identity, setting in missing for curve in curves
-            if curve.loss.identity == identity and curve.has(setting) and not curve.is_settled(setting, seeds)
-        ]  # fmt: skip
-        _train(pairs, seeds, trials)
+        (curve.loss.identity, best, further): None for curve in curves
+        if (further := curve.missing(best := best_of(curve), seeds))
+    }:  # fmt: skip
+        trials.expect(sum(len(further) for _, _, further in missing))
+        for group in dict.fromkeys(further for _, _, further in missing):
+            # Procedures share the trainings of their loss, if they are asked for together.
+            pairs = [
+                (curve, setting) for identity, setting, further in missing for curve in curves
+                if further == group and curve.loss.identity == identity and curve.has(setting)
+                and not curve.is_settled(setting, group)
+            ]  # fmt: skip
+            _train(pairs, group, trials)
 
 
 def _train(pairs: Sequence[tuple[_TunedLoss, Setting]], seeds: Sequence[int], trials: Trials) -> None:

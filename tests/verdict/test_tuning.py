@@ -15,6 +15,7 @@ from tests.engine.populations import regression
 TASK = regression()
 SEEDS = 5
 SETTLING_SEEDS = settling_seeds(SEEDS)
+SEEDS_NEAR_DIVERGENCE = range(SETTLING_SEEDS.stop, TUNING_SEEDS[0] + 40)
 BASELINE, OTHER = (given_contestant(name, TASK).losses[0] for name in ("mse", "mae"))
 
 
@@ -25,16 +26,18 @@ class KnownTrials:
 
     def __init__(self, best, *, diverging_from=math.inf):
         self.best, self.diverging_from = best, diverging_from
-        self.trained, self.settled, self.further = [], [], 0
+        self.trained, self.settled, self.settled_near_divergence, self.further = [], [], [], 0
 
     def expect(self, trainings):
         self.further += trainings
 
     def run(self, trials):
         assert not any(trial.test for trial in trials)
-        assert {trial.seed for trial in trials} in (set(TUNING_SEEDS), set(SETTLING_SEEDS))
-        self.trained += [(trial.compared.identity, trial.lr) for trial in trials if trial.seed == TUNING_SEEDS[0]]
-        self.settled += [(trial.compared.identity, trial.lr) for trial in trials if trial.seed == SETTLING_SEEDS[0]]
+        stages = {TUNING_SEEDS: self.trained, SETTLING_SEEDS: self.settled}
+        stages[SEEDS_NEAR_DIVERGENCE] = self.settled_near_divergence
+        assert {trial.seed for trial in trials} in map(set, stages)
+        for seeds, found in stages.items():
+            found += [(trial.compared.identity, trial.lr) for trial in trials if trial.seed == seeds[0]]
         return {trial: self.score(trial) for trial in trials}
 
     def score(self, trial):
@@ -49,8 +52,9 @@ def rates_of(best, number=5, **options):
     assert sorted(trials.trained) == sorted(
         (loss.identity, rate) for loss in (BASELINE, OTHER) for rate in found.rates
     )  # each once, and the same ones for both
-    # Trainings that could not be counted before: two losses with two seeds, and the best ones with eight more.
-    assert trials.further == 2 * 2 * (len(found.rates) - number) + 8 * len(trials.settled)
+    # Trainings that could not be counted before: two losses with two seeds, and the best ones with eight more, or 38.
+    settled = 8 * len(trials.settled) + 30 * len(trials.settled_near_divergence)
+    assert trials.further == 2 * 2 * (len(found.rates) - number) + settled
     assert len(trials.settled) == len(set(trials.settled))
     assert set(trials.settled) >= {(key, best.lr) for key, best in found.best.items() if number > 1}
     return found.rates, found.best[BASELINE.identity].lr
@@ -124,6 +128,23 @@ def test_a_rate_at_which_further_seeds_fail_is_not_chosen():
     found = tuned([BASELINE], BASELINE, EdgeTrials({BASELINE.identity: 0.06}), 3, TASK, seeds=SEEDS)
     assert found.rates == (0.001, 0.01, 0.1)
     assert found.best == {BASELINE.identity: (0.01, 1.0)}
+
+
+class RareDivergence(KnownTrials):
+    """Training diverges at 0.06 with every seed, at 0.03 with a late one, and at lower rates with none."""
+
+    def score(self, trial):
+        loses = trial.lr >= 0.05 or (trial.lr >= 0.03 and trial.seed == SEEDS_NEAR_DIVERGENCE[-1])
+        self.diverging_from = 0.0 if loses else math.inf
+        return super().score(trial)
+
+
+def test_where_a_higher_rate_diverges_many_seeds_settle_the_best_one():
+    trials = RareDivergence({BASELINE.identity: 0.04, OTHER.identity: 0.001})
+    found = tuned([BASELINE, OTHER], BASELINE, trials, 9, TASK, seeds=SEEDS)
+    assert found.best == {BASELINE.identity: (0.01778, 1.0), OTHER.identity: (0.001, 1.0)}
+    # 0.05623 is near 0.03162 and 0.01778; the other loss diverges there, too, far from its best rate.
+    assert trials.settled_near_divergence == [(BASELINE.identity, 0.03162), (BASELINE.identity, 0.01778)]
 
 
 @pytest.mark.parametrize(("number", "rate"), [(3, 1.0), (5, 0.3162), (9, 0.1778), (9, 0.3161), (9, 1.0)])
