@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from evomal.cli.options import AsJson, DataFolder, echo, echo_json
 from evomal.text import plural, printable, shorten, value_text
@@ -40,7 +42,8 @@ def list_losses(as_json: AsJson = False) -> None:
         shown = "".join(f"  {name}={value_text(value)}" for name, value in entry["options"].items())
         console.print(f"[bold]{entry['name']}[/bold]{shown}", soft_wrap=True)
         for line in (entry["formula"], entry["purpose"]):
-            console.print(f"    {line}", style="dim" if line is entry["purpose"] else "", markup=False, soft_wrap=True)
+            shown_line = Text(line, style="dim" if line is entry["purpose"] else "")
+            console.print(Padding(shown_line, (0, 0, 0, 4), expand=False))
         console.print()
     console.print("p: probability of the target, pi: share of its class, C: number of classes", style="dim")
     console.print("y: target, f: output", style="dim")

@@ -56,7 +56,7 @@ Model = Annotated[
 # Tasks, losses and runs
 TaskName = Annotated[str, typer.Argument(help="A built-in task, or file.py:function.", show_default=False)]
 TaskNames = Annotated[list[str], typer.Argument(help="Built-in tasks, or file.py:function.", show_default=False)]
-LossFile = Annotated[Path, typer.Argument(help="A loss file.", show_default=False)]
+LossFile = Annotated[Path, typer.Argument(help="A loss file, or zoo:NAME.", show_default=False)]
 Losses = Annotated[
     list[str] | None,
     typer.Option(

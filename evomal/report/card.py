@@ -35,6 +35,7 @@ from evomal.verdict.comparison import Comparison, Transfer
 from evomal.verdict.contestants import formula_of
 from evomal.verdict.folder import comparisons_of, read_result
 from evomal.verdict.plan import SEARCHES
+from evomal.zoo import is_zoo_name, zoo_card, zoo_file
 
 _LONGEST_INCLUDED = 100_000
 _LONGEST_LATEX = 500
@@ -52,7 +53,7 @@ class Card:
     """
 
     file: str
-    """The name of the file without its folder."""
+    """The name of the file without its folder, or `zoo:NAME`."""
     kind: str
     """How the file defines the loss: expression, taylor, neural or named."""
     task: str
@@ -160,10 +161,11 @@ def loss_card(path: Path | str) -> Card:
     """Returns the card of a loss file.
 
     It has the comparison and the transfer of `comparison.md` and `transfer.md` beside the file, or in the folder of the
-    comparison that searched for the loss, if the loss took part in them.
+    comparison that searched for the loss, if the loss took part in them. Losses of the zoo have what was measured of
+    them.
 
     Args:
-        path: The loss file.
+        path: The loss file, or `zoo:NAME`.
 
     Returns:
         The card.
@@ -179,13 +181,14 @@ def loss_card(path: Path | str) -> Card:
         >>> loss_card(path).name
         'huber'
     """
-    path = Path(path)
-    loss = load_loss(path)
+    is_in_zoo = is_zoo_name(path)
+    file = zoo_file(path) if is_in_zoo else Path(path)
+    loss = load_loss(file)
     about = loss.describe()
     document = loss_document(loss)
     formula = loss.formula()
     return Card(
-        file=path.name,
+        file=str(path) if is_in_zoo else file.name,
         kind=document["kind"],
         task=loss.kind,
         subject=f"{about.subject} for {loss.kind}",
@@ -199,9 +202,9 @@ def loss_card(path: Path | str) -> Card:
         units=loss.units,
         shape=loss_shape(loss, classes=_classes(loss)),
         provenance=loss.provenance,
-        comparison=_beside(path, Comparison, loss),
-        transfer=_beside(path, Transfer, loss),
-        sha256=hashlib.sha256(read_foreign(path, limit=MAX_BYTES, follow_links=True)).hexdigest(),
+        comparison=zoo_card(path) if is_in_zoo else _beside(file, Comparison, loss),
+        transfer=None if is_in_zoo else _beside(file, Transfer, loss),
+        sha256=hashlib.sha256(read_foreign(file, limit=MAX_BYTES, follow_links=True)).hexdigest(),
         versions=versions(),
     )
 
@@ -306,9 +309,16 @@ def _markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) ->
 
 
 def _words_of(markdown: str | None) -> list[str]:
-    """The lines of a text without its headings and its tables, which are wider than a terminal."""
-    lines = (markdown or "").splitlines()
-    words = [line for line in lines if line.strip() and not line.lstrip().startswith(("|", "#"))]
+    """The paragraphs of a text without its headings and its tables, which are wider than a terminal."""
+    words: list[str] = []
+    is_new = True
+    for line in (markdown or "").splitlines():
+        is_left_out = not line.strip() or line.lstrip().startswith(("|", "#"))
+        if not is_left_out and (is_new or line.startswith("- ")):
+            words.append(line)
+        elif not is_left_out:
+            words[-1] += f" {line.strip()}"
+        is_new = is_left_out
     return [re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", line) for line in words]  # without the escapes of Markdown
 
 

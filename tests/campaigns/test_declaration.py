@@ -31,8 +31,8 @@ def test_the_campaigns_of_the_repository_can_be_read(path):
 def test_there_is_one_campaign_for_each_table():
     names = [
         "calibration", "ceilings", "cifar10-thorough", "cifar10", "cifar100", "fresh", "imbalance", "learned", "noise",
-        "options", "outliers", "paper", "quick", "scale", "searches", "smoothing", "svhn", "transfer", "unseen",
-        "weight-decay",
+        "options", "outliers", "paper", "quick", "rows", "scale", "searches", "smoothing", "svhn", "transfer",
+        "unseen", "weight-decay",
     ]  # fmt: skip
     assert [path.stem for path in CAMPAIGNS] == names
 

@@ -12,6 +12,7 @@ import evomal
 from evomal.cli import main
 from evomal.losses import CATALOGUE, FocalLoss
 from evomal.tasks import MODELS, TASKS
+from evomal.zoo import zoo_names
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_losses_are_listed(run):
     assert max(map(len, out.splitlines())) <= 80
     code, out, _ = run("losses", "--json")
     rows = {row["name"]: row for row in json.loads(out)}
-    assert list(rows) == list(CATALOGUE)
+    assert list(rows) == [*CATALOGUE, *(f"zoo:{name}" for name in zoo_names())]
     assert rows["focal"]["options"] == {"gamma": 2.0}
 
 

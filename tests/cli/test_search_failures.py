@@ -125,7 +125,7 @@ def test_a_truncated_record_is_refused_with_what_is_left(run, whole, tmp_path, s
         (0, FOREIGN),
         (16, FOREIGN),  # the size of a page
         (28, rf"is damaged \(.+\); {NOTHING_LEFT}"),  # the number of pages
-        (63, rf"is damaged \(.+\); {NOTHING_LEFT}"),  # the version, now an earlier one
+        (63, r"is of version 5 but this evomal reads versions 1 to 4: it is damaged or comes from a newer evomal"),
         (68, FOREIGN),  # the mark of evomal
         (4096, rf"is damaged \(.+\); {ALL_LEFT}"),  # the kind of the second page
         (b'"meta_lr"', rf"is damaged \(a row of its table settings does not match its checksum\); {ALL_LEFT}"),
@@ -138,6 +138,13 @@ def test_a_flipped_bit_is_refused_with_what_is_left(run, whole, tmp_path, place,
     content = bytearray((whole / "run.sqlite").read_bytes())
     content[place if isinstance(place, int) else content.rindex(place)] ^= 1
     assert re.fullmatch(sentence, refusal(run, tmp_path, bytes(content)))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_rows_of_another_version_are_damage(run, whole, tmp_path, version):  # noqa: F811
+    content = bytearray((whole / "run.sqlite").read_bytes())
+    content[63] = version
+    assert re.fullmatch(rf"is damaged \(.+\); {NOTHING_LEFT}", refusal(run, tmp_path, bytes(content)))
 
 
 def test_a_full_disk_stops_the_search_and_keeps_what_is_recorded(run, whole, tmp_path, after_a_generation):  # noqa: F811
