@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _BLOCKS = 20  # of samples: the standard error that they give has a standard error of a sixth of it
 _MOST_OUTPUTS = {False: 2**21, True: 2**18}  # by whether a metric needs every class: such a one sorts the outputs
+_MOST_OUTPUTS_IN_A_SEARCH = 2**18  # as every known loss is judged at every learning rate
 
 LeftOut = Sequence[Sequence[float]]
 """For each seed of a loss, its metric without each block of samples; empty where that is not known."""
@@ -77,8 +78,9 @@ class LeftOutCosts:
 
     def __call__(self, place: int, horizon: int, reached: "Reached") -> None:
         """Take note of a trial that has reached a horizon."""
-        if reached.validation is not None and not reached.fitness.diverged:
-            metrics = left_out_metrics(self._task, reached.validation, self._part)
+        found = reached.validation
+        if found is not None and found.outputs.numel() <= _MOST_OUTPUTS_IN_A_SEARCH and not reached.fitness.diverged:
+            metrics = left_out_metrics(self._task, found, self._part)
             self._found[place] = tuple(map(self._task.metric.cost, metrics))
 
     def added_to(self, fitnesses: Sequence["Fitness"]) -> list["Fitness"]:

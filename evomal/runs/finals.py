@@ -189,10 +189,11 @@ class Final:
             use = "" if own is None else f": use the learned loss with {rate_text(own, self.lr, self.steps)}"
             return f"{subject}beats {name}{self._by_how_much(metric)}{use}"
         advised = self.advised
-        if advised != name and advised in self.rates:
-            why = self._against_rival()
-        elif self.is_ahead:
+        if self.is_ahead:
             why = f" beyond what other rows may change ({self._on_rows_that_chose_it(metric)})"
+            why += f"; {self._against_rival()}" if advised != name and advised in self.rates else ""
+        elif advised != name and advised in self.rates:
+            why = f", {self._against_rival('which')}"
         else:
             why = f" on {self._further}" if self._further and advised in self.rates else ""
         if advised not in self.rates:
@@ -232,13 +233,14 @@ class Final:
         other = metric_number(known[1], metric, digits=2)
         return f"{lead_text(*self.lead, metric)} on those that chose it, ± {other} with others{over}"
 
-    def _against_rival(self) -> str:
-        """Why the baseline is advised, not the loss that was just called the best of the known ones."""
+    def _against_rival(self, subject: str = "") -> str:
+        """Why the baseline is advised, not the best of the known losses, which `subject` may stand for."""
         assert self.last is not None
         _, rival, baseline = self.last
+        subject = subject or self.best_rival[0]
         if rival.diverged > baseline.diverged:
-            return f", which diverged with {rival.diverged} of {self._further}"
-        return f", which has none over {self.baseline}, on {self._further}"
+            return f"{subject} diverged with {rival.diverged} of {self._further}"
+        return f"{subject} has none over {self.baseline}, on {self._further}"
 
     def learning_rate(self, loss: str) -> float | None:
         """The learning rate of a rival, by its name, or a candidate, by its place; None if it is not known."""

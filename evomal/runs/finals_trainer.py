@@ -55,6 +55,9 @@ class FinalsTrainer:
         self._rule = rule if len(tasks) > 1 and rule != "mean" else None
         """How fitness is computed from the costs on several tasks; None for one task, and for the mean of the costs."""
         self._is_resplit = context.settings.resplit and context.is_exchangeable
+        self._shares_rows = not self._is_resplit and self._rule is None
+        """Whether costs without a part of the rows are needed, to tell what other rows would show: not where every seed
+        has other rows, nor where fitness is computed from the costs on several tasks."""
         self._has_own_rows = have_final_rows(tasks)
         self._store, self._listener = store, listener
         self._folder = None if store is None else store.path.parent
@@ -72,15 +75,21 @@ class FinalsTrainer:
         return common_lr(self._settings, self._tasks)
 
     @property
-    def reused_rows(self) -> dict[str, int]:
-        """By the name of each task, the number of validation rows that all trainings share, those of a final as well.
+    def shared_rows(self) -> dict[str, int]:
+        """By the name of each task, the number of validation rows that all trainings before the final share.
 
-        Tasks whose final has rows of its own, or whose splits are drawn anew, are left out.
+        Tasks whose splits are drawn anew are left out.
         """
         if self._ladder is not None and self._is_resplit:
             return {}
-        rows = {task.name: task.validation.rows for task in self._tasks if task.final is None}
+        rows = {task.name: task.validation.rows for task in self._tasks}
         return {name: count for name, count in rows.items() if count is not None}
+
+    @property
+    def reused_rows(self) -> dict[str, int]:
+        """Those that the trainings of the final share, too: of tasks whose final has no rows of its own."""
+        own = {task.name for task in self._tasks if task.final is not None}
+        return {name: count for name, count in self.shared_rows.items() if name not in own}
 
     def train_rivals(self) -> dict[str, float]:
         """The scores of the baseline and its rivals, trained as candidates are, with the seeds of the search.
@@ -126,7 +135,7 @@ class FinalsTrainer:
                 seeds=(*rung.seeds, *fresh_numbers(further, self._seed, "headroom seed")),
                 splits=rung.splits and (*rung.splits, *fresh_numbers(further, self._seed, "headroom split")),
                 reference=None,
-                leaves_out=rung is ladder.rungs[-1] and not rung.splits,  # else every seed has other rows
+                leaves_out=rung is ladder.rungs[-1] and self._shares_rows,
             )
             self._train_or_read("rivals", entrants, extended)
         return rivals_of(self._recorded("rivals"))
@@ -193,7 +202,7 @@ class FinalsTrainer:
     ) -> Final | None:
         """Try learning rates, then choose the winner, then measure its lead; every stage has fresh seeds.
 
-        If it is not ahead, the lead of the next best is measured with the same seeds.
+        If it has no lead, that of the next best is measured with the same seeds.
         """
         losses: dict[str, TrialLoss] = {name: self._rival(name) for name in names}
         losses |= zip((one.place for one in chosen), self._evaluator.losses_of(chosen), strict=True)
@@ -218,13 +227,13 @@ class FinalsTrainer:
         self._train_or_read("final", entrants, self._final_rung("final", final_count))
         decided = final_so_far(chosen, self._recorded("final"))
         rung = self._final_rung("lead", lead_seeds(final_count))
-        rung = dataclasses.replace(rung, leaves_out=not rung.splits)
+        rung = dataclasses.replace(rung, leaves_out=self._shares_rows)
         found = None
         for some in (decided.compared, *((loss,) for loss in decided.runners_up)):
             self._train_or_read("lead", {loss: (losses[loss], (decided.rates[loss],)) for loss in some}, rung)
             trials = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
             found = final_of(chosen, trials, seeds=final_count, lr=self.lr, has_own_rows=self._has_own_rows)
-            if found is None or found.is_ahead:
+            if found is None or found.leads:
                 break
         return found
 

@@ -84,12 +84,13 @@ def paired_lead(own: Scores, other: Scores, *, confidence: float = CONFIDENCE) -
 def lead_on_other_rows(own: Scores, other: Scores, *, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
     """The same with an interval that also allows for other validation samples than these, which all seeds share.
 
-    None if it is not known how the costs depend on the samples (see `error_of_rows`), and if divergence decides.
+    None if it is not known how the costs depend on the samples (see `error_of_rows`), and if divergence decides: other
+    samples would not change that.
     """
     lead, half = paired_lead(own, other, confidence=confidence)
     pairs = zip(own.values, other.values, strict=True)
     trained = [index for index, pair in enumerate(pairs) if all(map(math.isfinite, pair))]
-    if not (math.isfinite(half) and trained and own.left_out and other.left_out):
+    if not (math.isfinite(lead) and math.isfinite(half) and trained and own.left_out and other.left_out):
         return None
     mine, theirs = ([scores.left_out[index] for index in trained] for scores in (own, other))
     error = error_of_rows([mine], theirs)

@@ -68,5 +68,5 @@ def headroom(
         found = trainer.headroom
         assert found is not None
         metric = shown_fitness(with_rule(resolved, parts.tasks), parts.tasks)
-        rows = trainer.reused_rows.get(parts.tasks[0].name) if len(parts.tasks) == 1 else None
+        rows = trainer.shared_rows.get(parts.tasks[0].name) if len(parts.tasks) == 1 else None
         return replace(found, metric=metric, lr=common_lr(resolved, parts.tasks), rows=rows)

@@ -199,11 +199,11 @@ def read_trial(row: Sequence[Any]) -> RecordedTrial:
 
 def trial_content(trial: RecordedTrial) -> dict[str, Any]:
     """What two equal runs share of a trial, as JSON values: everything but times."""
-    _, stage, loss, seed, score, sentence, _, _, rate, steps, left_out = trial_row(trial, 0, "")
+    _, stage, loss, seed, score, sentence, _, _, rate, steps, _ = trial_row(trial, 0, "")
     found = {
         "stage": stage, "loss": loss, "seed": seed, "score": score, "sentence": sentence, "rate": rate, "steps": steps,
     }  # fmt: skip
-    return {**found, "left_out": left_out} if trial.left_out else found
+    return {**found, "left_out": list(trial.left_out)} if trial.left_out else found
 
 
 def checked_text(name: str, value: Any, longest: int) -> str:

@@ -234,16 +234,14 @@ def test_rows_that_chose_the_winner_must_not_decide_its_lead(drawn, half, is_sur
     assert found.lead_on_other_rows[1] == pytest.approx(12.7062 * half, rel=1e-2)
     beats = f"beats mae by 0.99 ± 0.0047 on validation (± {with_others} with other rows) {over}: {use}"
     assert found.leads is is_sure
-    assert found.verdict() == (
-        beats if is_sure else "no lead over mae, which has none over mse, on 15 further seeds: use mse with lr 0.1"
+    unsure = (
+        "no lead over mae beyond what other rows may change (0.99 ± 0.0047 on those that chose it, ± 2.5 with others, "
+        "over 15 further seeds)"
     )
+    without_rival = f"{unsure}; mae has none over mse, on 15 further seeds: use mse with lr 0.1"
+    assert found.verdict() == (beats if is_sure else without_rival)
     worse = replace(found, last=(*found.last[:2], Scores((3.0,) * 15)))
-    assert worse.verdict() == (
-        beats
-        if is_sure
-        else "no lead over mae beyond what other rows may change (0.99 ± 0.0047 on those that chose it, ± 2.5 with "
-        "others, over 15 further seeds): use mae with lr 0.01"
-    )
+    assert worse.verdict() == (beats if is_sure else f"{unsure}: use mae with lr 0.01")
     # Rows that no candidate was chosen by are as likely to be too easy for the rival as for the winner.
     fresh = replace(found, has_own_rows=True)
     assert fresh.leads

@@ -234,7 +234,7 @@ def test_a_learning_rate_that_diverges_with_further_seeds_is_left(finished, tmp_
     for loss, rate in result.final.rates.items():
         assert rate == min(trial.rate for trial in trials if (trial.stage, trial.loss) == ("final", loss))
     assert {trial.rate == result.final.rates[trial.loss] for trial in trials if trial.stage == "lead"} == {True}
-    assert len(calls) == 3
+    assert len(calls) >= 3
     assert all(math.isfinite(value) for scores in result.final.last for value in scores.values)
 
 

@@ -51,6 +51,9 @@ def test_seeds_with_which_only_the_other_diverged_are_left_out(rows):
     assert lead_on_other_rows(own, lost) == expected
     assert expected[0] == pytest.approx(100, rel=0.05)
     # Where divergence itself decides, other rows would not change it.
+    often = Scores((math.inf,) * 6 + other.values[6:], ((),) * 6 + other.left_out[6:])
+    assert paired_lead(own, often) == (math.inf, 0.0)
+    assert lead_on_other_rows(own, often) is None
     assert lead_on_other_rows(lost, own) is None
     assert lead_on_other_rows(own, Scores((math.inf,) * 15, ((),) * 15)) is None
 

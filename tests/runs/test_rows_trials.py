@@ -151,7 +151,7 @@ def test_scores_without_each_block_of_rows_come_back(tmp_path):
         store.write_trials([LEAD])
     with RunStore.read(tmp_path) as store:
         assert store.trials() == (LEAD,)
-        assert '"left_out":"[0.25,0.30000000000000004]"' in store.dump()
+        assert '"left_out":[0.25,0.30000000000000004]' in store.dump()
 
 
 def test_a_record_without_the_table_is_damaged(tmp_path):

@@ -67,6 +67,8 @@ def test_fitness_is_the_worst_change_from_the_baseline(finished):
         whole = combined(raw, "worst")
         assert store.settings["settings"]["across_tasks"] == "worst"
     assert {trial.task for trial in raw} == {0, 1}
+    # What other rows would show is not known of such a fitness, so nothing is computed for it.
+    assert not any(trial.left_out for trial in raw)
     assert len(raw) == 2 * len(whole)
     assert {trial.stage for trial in whole} >= {"rivals", "final"}
 

@@ -121,6 +121,10 @@ class JobQueue:
             return [self._lost.popleft()]
         return [self._new.popleft() for _ in range(min(len(self._new), max(1, len(self._new) // (2 * workers))))]
 
+    def give_back(self, chunks: Sequence[JobChunk]) -> None:
+        """Take chunks back that no worker has begun."""
+        self._lost.extendleft(reversed(chunks))
+
     def put_back(self, chunks: Sequence[JobChunk], reason: str | DeviceError) -> dict[int, Failure]:
         """Take chunks back that were lost with their worker; returns the jobs that are given up."""
         given_up = {}

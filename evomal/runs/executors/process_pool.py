@@ -123,7 +123,9 @@ class ProcessPool(SpeakingPool):
                 place = idle.pop(0)
                 # One chunk, as a job may take an hour. A new process builds the setup first: no job is to blame if it
                 # is lost by then.
-                self._submit(place, jobs, [] if self._must_build(place) else queue.take(len(jobs)))
+                chunks = [] if self._must_build(place) else queue.take(len(jobs))
+                if not self._submit(place, jobs, chunks):
+                    queue.give_back(chunks)
             for place, chunks, answer in self._answers():
                 if chunks:
                     idle.append(place)
@@ -150,8 +152,11 @@ class ProcessPool(SpeakingPool):
         assert self._setup is not None
         return place.setup != self._setup.number
 
-    def _submit(self, place: _Place, jobs: Sequence[Any] = (), chunks: Sequence[JobChunk] = ()) -> None:
-        """Give jobs to the process at a place, or let it build the setup; one is started if there is none."""
+    def _submit(self, place: _Place, jobs: Sequence[Any] = (), chunks: Sequence[JobChunk] = ()) -> bool:
+        """Give jobs to the process at a place, or let it build the setup; one is started if there is none.
+
+        Returns whether it has the jobs: a process in the place of one that was killed while idle builds the setup.
+        """
         content = pickled([jobs[index] for index in jobs_in(chunks)], "jobs") if chunks else None
         if place.executor is None:
             place.executor = ProcessPoolExecutor(1, initializer=begin_worker, initargs=(os.getpid(),))
@@ -159,9 +164,10 @@ class ProcessPool(SpeakingPool):
             call: Future[Any] = place.executor.submit(_answer, self._setup, content)
         except TerminatedWorkerError:  # it was killed while it had nothing to do
             self._kill(place)
-            self._submit(place, jobs, chunks)
-        else:
-            self._calls[call] = place, list(chunks)
+            self._submit(place)
+            return False
+        self._calls[call] = place, list(chunks)
+        return True
 
     def _answers(self) -> list[tuple[_Place, list[JobChunk], list[Any] | _Lost]]:
         """What has come in after a moment, with the place and the chunks that it belongs to."""

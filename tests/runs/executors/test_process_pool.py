@@ -109,6 +109,9 @@ class Runner:
             raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nSearch for it")
         return "another process"
 
+    def process(self):
+        return os.getpid()
+
     def refused(self):
         raise InputError("lr must be more than 0 but got 0")
 
@@ -206,6 +209,28 @@ def test_a_process_without_room_is_not_started_for_ever(tmp_path):
         (tmp_path / "full").unlink()
         (tmp_path / "room").unlink()
         assert pool.prepare(Crowded, folder=tmp_path)["text"] == "built"
+
+
+def kill_while_idle(pool):
+    (place,) = pool._places
+    executor, ((_, process),) = place.executor, pool.run(["process"])
+    os.kill(process, signal.SIGKILL)
+    while not executor._flags.broken:
+        time.sleep(0.01)
+
+
+def test_no_job_is_to_blame_for_a_process_that_was_killed_before_it_began(tmp_path):
+    listener = Listener()
+    with ProcessPool(1, threads=1, listener=listener) as pool:
+        pool.prepare(Crowded, folder=tmp_path)
+        kill_while_idle(pool)
+        (tmp_path / "room").unlink()
+        assert dict(pool.run(["work"] * 3)) == dict.fromkeys(range(3), "built")
+        assert listener.said == []
+        kill_while_idle(pool)  # and there is no room for another
+        with pytest.raises(EvomalError, match=r"^no worker process could be started: its process ran out of memory$"):
+            list(pool.run(["work"]))
+        assert listener.said == ["a worker process was lost before it was ready: its process ran out of memory"]
 
 
 def test_a_process_that_grows_is_not_restarted(tmp_path):
