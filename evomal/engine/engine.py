@@ -215,16 +215,15 @@ class Engine:
                 members = min(len(trials), self.plans[index].trial_chunk) if self.plans[index].mode == "stacked" else 1
                 with thread_count(self._suitable_threads_of(index, members)):
                     watch = LeftOutCosts(data.task, is_final=rung.is_final) if rung.leaves_out else None
-                    results = runner.run(
-                        trials, horizons=[rung.steps], watch=watch, report=_of_stage(report, "evaluate")
-                    )
+                    reporter = _of_stage(report, "evaluate")
+                    results = runner.run(trials, horizons=[rung.steps], watch=watch, report=reporter)
                 fitnesses = [reached.fitness for (reached,) in results]
                 columns.append(fitnesses if watch is None else watch.added_to(fitnesses))
         means = iter([mean_fitness(fitnesses) for fitnesses in zip(*columns, strict=True)])
-        found = []
-        for factor, one, own in zip(factors, rungs, rates, strict=True):
-            found.append(RungScores.of({rate: [next(means) for _ in one.seeds] for rate in own}, factor))
-        return found
+        return [
+            RungScores.of({rate: [next(means) for _ in one.seeds] for rate in own}, factor)
+            for factor, one, own in zip(factors, rungs, rates, strict=True)
+        ]
 
     def _matching_factors(self, losses: Sequence[TrialLoss], reference: str | None = "") -> list[float]:
         """Returns one factor per loss: the geometric mean of those of the tasks."""

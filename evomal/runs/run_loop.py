@@ -306,11 +306,10 @@ class _Search:
             self._evaluator.remember(candidates)
             self._strategy.tell(candidates)
             self._candidates += candidates
-        lr, trials = common_lr(self._settings, self._tasks), combined(store.trials(), self._settings.across_tasks)
-        has_own_rows = have_final_rows(self._tasks)
         self._final = final_of(
-            self._candidates, trials, seeds=self._settings.final_seeds, lr=lr, has_own_rows=has_own_rows
-        )
+            self._candidates, combined(store.trials(), self._settings.across_tasks), seeds=self._settings.final_seeds,
+            lr=common_lr(self._settings, self._tasks), has_own_rows=have_final_rows(self._tasks),
+        )  # fmt: skip
         remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:
             self._save_best()  # the process may have been killed between record and file
