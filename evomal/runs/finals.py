@@ -54,6 +54,8 @@ class Final:
     """The winner's place among the candidates, best first: more than 0 if those before it had no lead."""
     has_own_rows: bool = False
     """Whether all trainings were judged on validation rows that no candidate was chosen by before."""
+    lower_rates: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """Beside a rival's learning rate, the next lower one if that did not diverge either."""
 
     def __repr__(self) -> str:
         return (
@@ -174,6 +176,22 @@ class Final:
         lead, half = paired_lead(rival, baseline)
         return self.best_rival[0] if lead - half > 0 else self.baseline
 
+    @property
+    def advised_rate(self) -> float:
+        """The learning rate of the advised loss, as a multiple of the task's own.
+
+        The next lower one where further trainings diverged.
+        """
+        rate = self.rates.get(self.advised, 1.0)
+        return self.lower_rates.get(self.advised, rate) if self._diverged_of_advised else rate
+
+    @property
+    def _diverged_of_advised(self) -> int:
+        """How many of the trainings that measured the lead diverged with the advised loss."""
+        if self.last is None:
+            return 0
+        return self.last[1 if self.advised == self.best_rival[0] else 2].diverged
+
     def verdict(self, metric: str = "") -> str:
         """Whether the winner leads, in words no stronger than the interval of its lead.
 
@@ -198,9 +216,10 @@ class Final:
             why = f" on {self._further}" if self._further and advised in self.rates else ""
         if advised not in self.rates:
             return f"no lead over {name}{why}"
-        lost = 0 if self.last is None else self.last[1 if advised == name else 2].diverged
-        warning = f" (it diverged with {lost} of them)" if lost else ""
-        rate = rate_text(self.rates[advised], self.lr, self.steps)
+        rate, higher = (rate_text(one, self.lr, self.steps) for one in (self.advised_rate, self.rates[advised]))
+        lost = self._diverged_of_advised
+        at = f" at {higher}" if rate != higher else ""
+        warning = f" (it diverged{at} with {lost} of {self._further if at else 'them'})" if lost else ""
         return f"no lead over {name}{why}: use {advised} with {rate}{warning}"
 
     @property
@@ -242,9 +261,10 @@ class Final:
             return f"{subject} diverged with {rival.diverged} of {self._further}"
         return f"{subject} has none over {self.baseline}, on {self._further}"
 
-    def learning_rate(self, loss: str) -> float | None:
-        """The learning rate of a rival, by its name, or a candidate, by its place; None if it is not known."""
-        return None if self.lr is None or loss not in self.rates else self.lr * self.rates[loss]
+    @property
+    def advised_lr(self) -> float | None:
+        """The learning rate to use with the advised loss; None if it is not known."""
+        return None if self.lr is None or self.advised not in self.rates else self.lr * self.advised_rate
 
 
 def have_final_rows(tasks: Iterable[Task]) -> bool:
@@ -289,7 +309,7 @@ def final_of(
         return None
     if not any(trial.stage == "rates" for trial in trials):
         return Final(decided.candidates, decided.rivals, has_own_rows=has_own_rows)
-    last = {loss: scores for loss, (_, scores) in _by_loss(trials, "lead").items()}
+    last = {loss: scores for loss, rates in _by_rate(trials, "lead").items() for scores in rates.values()}
     whole = {loss for loss, scores in last.items() if len(scores.values) == lead_seeds(seeds)}
     first, rival, baseline = decided.compared
     if not whole >= {first, rival, baseline}:
@@ -305,22 +325,26 @@ def final_of(
 def final_so_far(candidates: Iterable[Candidate], trials: Iterable[RecordedTrial], *, lr: float | None = None) -> Final:
     """The final that these trials belong to, each loss at its better learning rate, without the measured lead."""
     trials = list(trials)
-    found, places = _by_loss(trials, "final"), {candidate.place: candidate for candidate in candidates}
-    entries = tuple((places[loss], scores) for loss, (_, scores) in found.items() if loss in places)
-    rivals = {loss: scores for loss, (_, scores) in found.items() if loss not in places}
+    tried, places = _by_rate(trials, "final"), {candidate.place: candidate for candidate in candidates}
+    best = {loss: min(rates, key=lambda rate: (rates[rate].standing, rate)) for loss, rates in tried.items()}
+    entries = tuple((places[loss], tried[loss][rate]) for loss, rate in best.items() if loss in places)
+    rivals = {loss: tried[loss][rate] for loss, rate in best.items() if loss not in places}
+    lower = {
+        loss: [rate for rate, scores in tried[loss].items() if rate < best[loss] and not scores.diverged]
+        for loss in rivals
+    }
     steps = max((trial.steps for trial in trials if trial.stage == "final"), default=0)
-    return Final(entries, rivals, {loss: rate for loss, (rate, _) in found.items()}, lr, steps=steps)
+    lower_rates = {loss: max(rates) for loss, rates in lower.items() if rates}
+    return Final(entries, rivals, best, lr, steps=steps, lower_rates=lower_rates)
 
 
-def _by_loss(trials: Iterable[RecordedTrial], stage: TrialStage) -> dict[str, tuple[float, Scores]]:
-    """The best learning rate of each loss at a stage, and the scores at it."""
+def _by_rate(trials: Iterable[RecordedTrial], stage: TrialStage) -> dict[str, dict[float, Scores]]:
+    """The scores of each loss at each of its learning rates at a stage."""
     found: dict[str, dict[float, list[RecordedTrial]]] = {}
     for trial in trials:
         if trial.stage == stage:
             found.setdefault(trial.loss, {}).setdefault(trial.rate, []).append(trial)
-    tried = {loss: {rate: Scores.of(row) for rate, row in rates.items()} for loss, rates in found.items()}
-    best = {loss: min(rates, key=lambda rate: (rates[rate].standing, rate)) for loss, rates in tried.items()}
-    return {loss: (rate, tried[loss][rate]) for loss, rate in best.items()}
+    return {loss: {rate: Scores.of(row) for rate, row in rates.items()} for loss, rates in found.items()}
 
 
 def recorded_final(

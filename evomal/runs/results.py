@@ -214,7 +214,7 @@ class SearchResult(Displayed):
             return Recommended(best.formula(), best.lr, best.kind, best, best.rate, best.units, best.priors)
         name = self.final.advised
         return Recommended(
-            name, self.final.learning_rate(name), self.best.kind, rate=self.final.rates.get(name, 1.0),
+            name, self.final.advised_lr, self.best.kind, rate=self.final.advised_rate,
             units=self.best.units, priors=self.priors,
         )  # fmt: skip
 

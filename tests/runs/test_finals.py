@@ -93,6 +93,26 @@ def test_of_known_losses_the_one_that_diverged_more_often_is_not_advised(drawn):
     assert found.verdict() == "no lead over mae, which diverged with 5 of 15 further seeds: use mse with lr 0.1"
     found = replace(drawn, last=(diverged(0), diverged(2), diverged(2, 3.0)))
     assert found.verdict().endswith("on 15 further seeds: use mse with lr 0.1 (it diverged with 2 of them)")
+    assert (found.advised_lr, found.advised_rate) == (0.1, 10.0)
+
+
+def test_where_the_advised_loss_diverged_a_lower_rate_is_advised_that_did_not(drawn):
+    found = replace(drawn, last=(diverged(0), diverged(2), diverged(2, 3.0)), lower_rates={"mse": 3.162, "mae": 0.1})
+    expected = "use mse with lr 0.0316 (it diverged at lr 0.1 with 2 of 15 further seeds)"
+    assert found.verdict().endswith(f"on 15 further seeds: {expected}")
+    assert found.advised_lr == pytest.approx(0.03162)
+    whole = replace(found, last=(diverged(0), diverged(0), diverged(0, 3.0)))
+    assert (whole.advised, whole.advised_rate) == ("mae", 1.0), "nothing diverged"
+
+
+def test_the_lower_rate_is_one_that_was_trained_in_the_final_and_did_not_diverge():
+    def at(rate, cost, **named):
+        return [replace(trial("mse", seed, cost), rate=rate, **named) for seed in (3000, 3001)]
+
+    trials = [*at(1.0, 1.0), *at(0.3, 2.0), *at(0.1, 3.0), *at(3.0, 4.0), *at(0.5, 1.0, stage="rates")]
+    assert final_so_far([], trials).lower_rates == {"mse": 0.3}
+    lost = [*at(1.0, 1.0), *at(0.3, math.inf)]
+    assert final_so_far([], lost).lower_rates == {}
 
 
 @pytest.mark.parametrize(

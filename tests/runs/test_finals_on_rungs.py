@@ -209,7 +209,7 @@ def test_what_is_recommended_is_the_winner_or_the_best_rival(finished):
         name = result.final.advised
         assert name in (result.final.best_rival[0], "mse")
         assert (recommended.name, recommended.learned) == (name, None)
-        assert recommended.lr == result.final.learning_rate(name)
+        assert recommended.lr == result.final.advised_lr
         assert str(result).count(f"use {name} with lr") == 1
     assert math.isfinite(float(recommended.loss()(regression().test.targets * 0, regression().test.targets)))
 
