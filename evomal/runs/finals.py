@@ -124,7 +124,8 @@ class Final:
         """Whether the whole interval of the lead is above zero: at 99 % for one that was not the best of the final.
 
         Where the validation rows of the final have also chosen the candidates, costs on them are too low, by about as
-        much as other rows would change: there the interval that allows for other rows must be above zero, too.
+        much as other rows would change: there the interval that allows for other rows must be above zero, too. That is
+        not corrected for the number of candidates that the rows have chosen among: see docs/decisions.md.
         """
         return self.is_ahead and (self.has_own_rows or self._is_sure_on_other_rows)
 

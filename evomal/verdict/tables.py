@@ -2,10 +2,12 @@
 
 import math
 import re
+import statistics
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from evomal.engine.left_out import error_of_rows
 from evomal.runs.leads import Scores
 from evomal.tasks.metric_display import difference_unit, metric_number, metric_text
 from evomal.text import WIDTH, escape_markdown, plural, printable
@@ -14,6 +16,7 @@ from evomal.verdict.statistics import Direction, Paired, direction, summarised
 from evomal.verdict.words import difference_words, schedule_words
 
 _FEW_ROWS = 1_000  # of a test part, below which another one often shows another difference
+_UNLIKE = 3.5  # standard errors between validation and test, which 1 of 2 000 pairs of such parts would have by chance
 _COLUMNS = ("loss", "lr", "test", "difference", "p", "wins")
 
 
@@ -152,9 +155,9 @@ def _notes(comparison: Comparison) -> list[str]:
         name, unit = comparison.baseline, difference_unit(comparison.metric)
         found = difference_words(f"tuned {name}", f"untuned {name}", comparison.tuning, unit=unit)
         notes.append(f"{found}: on this split, validation is a poor guide to the learning rate")
-    rows = comparison.record.get("rows")
-    count = rows.get("test") if isinstance(rows, dict) else None
-    if isinstance(count, int) and count < _FEW_ROWS and len(comparison.seeds) > 1 and not is_alone:
+    notes += _unlike_test(comparison)
+    count = _rows(comparison, "test")
+    if count is not None and count < _FEW_ROWS and len(comparison.seeds) > 1 and not is_alone:
         shared = plural(count, "test row")
         if comparison.has_rows and any(found.error_of_rows for found in comparison.differences.values()):
             which = "the intervals also allow for other rows, which count as independent of each other"
@@ -162,6 +165,44 @@ def _notes(comparison: Comparison) -> list[str]:
         else:
             notes.append(f"intervals and p are over seeds, all on the same {shared}: other rows may show otherwise")
     return notes
+
+
+def _rows(comparison: Comparison, part: str) -> int | None:
+    """The number of rows of a part; None if it is not known."""
+    rows = comparison.record.get("rows")
+    count = rows.get(part) if isinstance(rows, dict) else None
+    return count if isinstance(count, int) else None
+
+
+def _unlike_test(comparison: Comparison) -> list[str]:
+    """A note if a loss does better or worse on validation than rows drawn like those of the test part would show.
+
+    The error of a mean over rows is the one on test, for as many rows as validation has.
+    """
+    validation_rows, test_rows = (_rows(comparison, part) for part in ("validation", "test"))
+    if not validation_rows or not test_rows:
+        return []
+    found = []
+    for name, loss in ((entry.name, loss) for entry in comparison.entries for loss in entry.losses if loss is not None):
+        left_out = [score.left_out for score in loss.scores]
+        if any(score.diverged for score in loss.scores) or not all(left_out):
+            continue
+        error = error_of_rows([left_out], [[0.0] * len(blocks) for blocks in left_out])
+        on_validation, on_test = (
+            statistics.fmean(values)
+            for values in zip(*((one.validation, one.test) for one in loss.scores), strict=True)
+        )
+        if error:
+            errors = abs(on_validation - on_test) / (error * math.sqrt(1 + test_rows / validation_rows))
+            found.append((errors, name, on_validation, on_test))
+    errors, name, *values = max(found, default=(0.0, "", 0.0, 0.0))
+    if errors < _UNLIKE:
+        return []
+    shown = " on validation and ".join(metric_text(value, comparison.metric) for value in values)
+    return [
+        f"{name} has {shown} on test, more than chance explains: the two parts are unlike each other, as where data "
+        "are sorted or one part has wrong labels, so that what validation chooses may not be best on test"
+    ]
 
 
 def _beside_known(comparison: Comparison) -> list[str]:

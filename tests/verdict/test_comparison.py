@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from evomal.errors import InputError
 from evomal.losses import SquaredErrorLoss
 from evomal.tasks.parts import Part
 from evomal.tasks.recipe import Recipe
+from evomal.tasks.task import Task
 from evomal.verdict.comparing import compare, rate_curve, transfer
 from evomal.verdict.plan import EVALUATION_SEEDS
 from evomal.verdict.statistics import paired_searches
@@ -162,6 +164,21 @@ def test_the_rows_of_a_comparison_of_before_are_not_known():
     assert old.differences["mae", "plain"].error_of_rows is None
     assert "intervals and p are over seeds" in " ".join(str(old).split())
     assert "95 % bootstrap interval" in comparison_markdown(old)
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_validation_rows_that_are_unlike_the_test_rows_are_noted(is_sorted):
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(600, 3))
+    widths = np.repeat([1.0, 3.0], [400, 200])
+    y = x.sum(1) + widths * generator.uniform(-1, 1, size=600)
+    order = np.arange(600) if is_sorted else generator.permutation(600)
+    parts = [(x[rows], y[rows]) for rows in (order[100:400], order[:100], order[400:])]
+    task = Task.from_arrays(
+        train=parts[0], validation=parts[1], test=parts[2], kind="regression", model=lambda: torch.nn.Linear(3, 1)
+    )
+    text = " ".join(str(compare(task, losses=["mae"], seeds=2, rescale=False, **SHORT)).split())
+    assert ("on test, more than chance explains: the two parts are unlike each other" in text) is is_sorted
 
 
 def test_a_loss_that_is_truly_different_is_not_taken_for_a_learning_rate():
