@@ -111,15 +111,11 @@ class Engine:
         """Optimise each expression's weights through training steps of the base model."""
         _check(expressions, weights)
         results: list[Optimised] = []
+        steps, reporter = self.settings.meta_steps, _of_stage(report, "optimise")
         with self._context():
             for part in _chunks(len(expressions), self._workspace.meta_chunk):
                 optimiser = self._workspace.optimiser(expressions[part])
-                results += optimiser.run(
-                    expressions[part],
-                    weights[part],
-                    steps=self.settings.meta_steps,
-                    report=_of_stage(report, "optimise"),
-                )
+                results += optimiser.run(expressions[part], weights[part], steps=steps, report=reporter)
         return results
 
     def inadmissible(self, expressions: Sequence[Expression], weights: Weights) -> list[str]:

@@ -333,14 +333,9 @@ def mixed_kernel(  # type: ignore[no-untyped-def]
                     top_d = tl.load(stack + (2 * depth + 1) * TILE + lanes)
                 elif code >= _FIRST_UNARY:
                     adjoint, tangent_adjoint = unary_adjoints(
-                        code,
-                        next_weight * next_value,
-                        next_weight * next_tangent,
-                        value,
-                        adjoint,
-                        tangent_adjoint,
+                        code, next_weight * next_value, next_weight * next_tangent, value, adjoint, tangent_adjoint,
                         EXTENDED,
-                    )
+                    )  # fmt: skip
                 else:
                     tl.store(stack + 2 * depth * TILE + lanes, top)
                     tl.store(stack + (2 * depth + 1) * TILE + lanes, top_d)

@@ -334,9 +334,8 @@ class _Search:
         return summarised(self._candidates)
 
     def _best(self) -> Best | None:
-        found, scores = self._evaluator.archive.best, Scores(())
-        if self._final is not None:
-            found, scores = self._final.winner
+        before = self._evaluator.archive.best, Scores(())
+        found, scores = before if self._final is None else self._final.winner
         if found is None:
             return None
         units = {task.units for task in self._tasks}
