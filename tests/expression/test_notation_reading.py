@@ -80,10 +80,10 @@ def test_too_many_nodes():
 @pytest.mark.parametrize("text", ["abs(" * 1_000_000, "add(f, " * 1_000_000, " " * 5_000_000, "y" * 5_000_000])
 def test_hostile_text_takes_little_time_and_memory(text):
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(InputError):
         Expression.parse(text)
-    taken, peak = time.perf_counter() - began, tracemalloc.get_traced_memory()[1]
+    taken, peak = time.process_time() - began, tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert taken < 60
     assert peak < 2 * len(text) + 1_000_000

@@ -168,14 +168,14 @@ NAMED = {"format": "evomal-loss", "version": 1, "kind": "named", "task": "classi
 def test_bad_files_give_one_sentence(content, sentence, tmp_path):
     path = tmp_path / "bad.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(InputError) as caught:
         load_loss(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300 + len(str(path))
-    assert time.perf_counter() - began < 60
+    assert time.process_time() - began < 60
 
 
 def test_paths_that_are_no_files(tmp_path):
