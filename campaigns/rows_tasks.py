@@ -1,4 +1,4 @@
-"""Tasks with few validation rows and many test rows, written after the rule of how leads allow for other rows."""
+"""Tasks with few validation rows and many test rows, on which no setting and no rule was chosen."""
 
 import dataclasses
 

@@ -10,6 +10,7 @@ from pydantic import Field, RootModel
 from evomal.campaigns.claims import Claims, read_claims
 from evomal.campaigns.declaration import read_campaign
 from evomal.campaigns.figures import Gains, draw_gains, gains
+from evomal.campaigns.leads_page import LEADS, leads_page
 from evomal.campaigns.record import CampaignResult, MeasuredTask, read_document
 from evomal.campaigns.tables import MeasuredTable, campaign_markdown, paragraph, short_table, table_markdown
 from evomal.campaigns.zoo_cards import zoo_cards
@@ -52,7 +53,7 @@ def pages(docs: Path) -> dict[str, str]:
     except InputError as error:
         raise InputError(f"{docs / CLAIMS}: {error}") from None
     index = "\n".join(_index_page(claims, data))
-    texts = {PAGE: first, EVIDENCE: evidence, INDEX: index}
+    texts = {PAGE: first, EVIDENCE: evidence, INDEX: index, LEADS: "\n".join(leads_page(results))}
     found = {name: text.rstrip("\n") + "\n" for name, text in texts.items()}
     for name, one in data.items():
         own = docs / "figures" / name
@@ -124,6 +125,7 @@ def _results_page(
     yield from ("## Pages", "", "| page | of | searches |", "|---|---|---|")
     for name, found in data.items():
         yield _row(name, found)
+    yield f"| [leads]({LEADS}) | What a lead on validation is worth | of the others |"
     yield ""
 
 

@@ -17,7 +17,6 @@ from evomal.methods.candidates import Candidate, trained
 from evomal.runs.leads import CONFIDENCE, Scores, lead_on_other_rows, lead_text, paired_lead, rate_text
 from evomal.runs.rows import RecordedTrial, TrialStage
 from evomal.tasks.metric_display import metric_number
-from evomal.tasks.task import Task
 from evomal.text import plural
 
 FINAL_SEEDS = 3000
@@ -52,8 +51,6 @@ class Final:
     """The number of steps of each training, for which the learning rates hold; 0 if it is not recorded."""
     place: int = 0
     """The winner's place among the candidates, best first: more than 0 if those before it had no lead."""
-    has_own_rows: bool = False
-    """Whether all trainings were judged on validation rows that no candidate was chosen by before."""
     lower_rates: Mapping[str, float] = field(default_factory=dict, repr=False)
     """Beside a rival's learning rate, the next lower one if that did not diverge either."""
 
@@ -115,6 +112,12 @@ class Final:
         return lead_on_other_rows(*self._paired)
 
     @property
+    def leads_on_other_rows(self) -> bool:
+        """Whether that interval is above zero, too; false if it is not known."""
+        found = self.lead_on_other_rows
+        return found is not None and found[0] - found[1] > 0
+
+    @property
     def _paired(self) -> tuple[Scores, Scores]:
         """The winner and the best rival with the seeds on which the lead is measured."""
         return (self.winner[1], self.best_rival[1]) if self.last is None else self.last[:2]
@@ -123,30 +126,13 @@ class Final:
     def leads(self) -> bool:
         """Whether the whole interval of the lead is above zero: at 99 % for one that was not the best of the final.
 
-        Where the validation rows of the final have also chosen the candidates, costs on them are too low, by about as
-        much as other rows would change: there the interval that allows for other rows must be above zero, too. That is
-        not corrected for the number of candidates that the rows have chosen among: see docs/decisions.md.
-        """
-        return self.is_ahead and (self.has_own_rows or self._is_sure_on_other_rows)
-
-    @property
-    def _confidence(self) -> float:
-        return _LATER_CONFIDENCE if self.place else CONFIDENCE
-
-    @property
-    def _is_sure_on_other_rows(self) -> bool:
-        """Also where it is not known what other rows would show."""
-        found = lead_on_other_rows(*self._paired, confidence=self._confidence)
-        return found is None or found[0] - found[1] > 0
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether the interval over seeds alone, which holds for these validation rows, is above zero.
+        The interval is over seeds. What other validation rows would show is said beside it (`lead_on_other_rows`) and
+        does not decide: of the leads that it would refuse, most are there on test rows (docs/results/leads.md).
 
         If that is because the best rival diverges, the winner must not be behind the baseline, which may not.
         """
         own, other = self._paired
-        lead, half = paired_lead(own, other, confidence=self._confidence)
+        lead, half = paired_lead(own, other, confidence=_LATER_CONFIDENCE if self.place else CONFIDENCE)
         if not lead - half > 0 or not math.isfinite(self.winner[1].mean):
             return False
         baseline = self.rivals[self.baseline] if self.last is None else self.last[2]
@@ -208,11 +194,8 @@ class Final:
             use = "" if own is None else f": use the learned loss with {rate_text(own, self.lr, self.steps)}"
             return f"{subject}beats {name}{self._by_how_much(metric)}{use}"
         advised = self.advised
-        if self.is_ahead:
-            why = f" beyond what other rows may change ({self._on_rows_that_chose_it(metric)})"
-            why += f"; {self._against_rival()}" if advised != name and advised in self.rates else ""
-        elif advised != name and advised in self.rates:
-            why = f", {self._against_rival('which')}"
+        if advised != name and advised in self.rates:
+            why = self._against_rival()
         else:
             why = f" on {self._further}" if self._further and advised in self.rates else ""
         if advised not in self.rates:
@@ -245,32 +228,18 @@ class Final:
         rows = "" if known is None else f" (± {metric_number(known[1], metric, digits=2)} with other rows)"
         return f" by {lead_text(lead, half, metric)} on validation{rows}{over}"
 
-    def _on_rows_that_chose_it(self, metric: str) -> str:
-        """The lead on the validation rows, beside an interval with other rows that contains zero."""
-        known = self.lead_on_other_rows
-        assert known is not None
-        over = self._further and f", over {self._further}"
-        other = metric_number(known[1], metric, digits=2)
-        return f"{lead_text(*self.lead, metric)} on those that chose it, ± {other} with others{over}"
-
-    def _against_rival(self, subject: str = "") -> str:
-        """Why the baseline is advised, not the best of the known losses, which `subject` may stand for."""
+    def _against_rival(self) -> str:
+        """Why the baseline is advised, not the loss that was just called the best of the known ones."""
         assert self.last is not None
         _, rival, baseline = self.last
-        subject = subject or self.best_rival[0]
         if rival.diverged > baseline.diverged:
-            return f"{subject} diverged with {rival.diverged} of {self._further}"
-        return f"{subject} has none over {self.baseline}, on {self._further}"
+            return f", which diverged with {rival.diverged} of {self._further}"
+        return f", which has none over {self.baseline}, on {self._further}"
 
     @property
     def advised_lr(self) -> float | None:
         """The learning rate to use with the advised loss; None if it is not known."""
         return None if self.lr is None or self.advised not in self.rates else self.lr * self.advised_rate
-
-
-def have_final_rows(tasks: Iterable[Task]) -> bool:
-    """Whether the final judges losses on validation rows that no candidate was chosen by, on every task."""
-    return all(task.final is not None for task in tasks)
 
 
 def lead_seeds(seeds: int) -> int:
@@ -300,16 +269,15 @@ def best_distinct(candidates: Iterable[Candidate], *, without: Iterable[str] = (
 
 
 def final_of(
-    candidates: Iterable[Candidate], trials: Sequence[RecordedTrial], *, seeds: int, lr: float | None = None,
-    has_own_rows: bool = False,
-) -> Final | None:  # fmt: skip
+    candidates: Iterable[Candidate], trials: Sequence[RecordedTrial], *, seeds: int, lr: float | None = None
+) -> Final | None:
     """The final that these trials belong to; None if there is none, or if trials of it are missing."""
-    decided = replace(final_so_far(candidates, trials, lr=lr), has_own_rows=has_own_rows)
+    decided = final_so_far(candidates, trials, lr=lr)
     everyone = [*(scores for _, scores in decided.candidates), *decided.rivals.values()]
     if not decided.candidates or not decided.rivals or any(len(scores.values) != seeds for scores in everyone):
         return None
     if not any(trial.stage == "rates" for trial in trials):
-        return Final(decided.candidates, decided.rivals, has_own_rows=has_own_rows)
+        return Final(decided.candidates, decided.rivals)
     last = {loss: scores for loss, rates in _by_rate(trials, "lead").items() for scores in rates.values()}
     whole = {loss for loss, scores in last.items() if len(scores.values) == lead_seeds(seeds)}
     first, rival, baseline = decided.compared
@@ -352,11 +320,8 @@ def recorded_final(
     settings: Mapping[str, Any], candidates: Iterable[Candidate], trials: Sequence[RecordedTrial]
 ) -> Final | None:
     """The final of a record; None if there is none, or if it is not complete."""
-    seeds, tasks = settings.get("settings", {}).get("final_seeds"), settings.get("task", {})
-    if not isinstance(seeds, int):
-        return None
-    has_own_rows = bool(tasks) and all(_at(settings, ("task", name, "final_rows")) is not None for name in tasks)
-    return final_of(candidates, trials, seeds=seeds, lr=recorded_lr(settings), has_own_rows=has_own_rows)
+    seeds = settings.get("settings", {}).get("final_seeds")
+    return final_of(candidates, trials, seeds=seeds, lr=recorded_lr(settings)) if isinstance(seeds, int) else None
 
 
 def recorded_lr(settings: Mapping[str, Any]) -> float | None:

@@ -23,7 +23,6 @@ from evomal.runs.finals import (
     final_of,
     final_seeds,
     final_so_far,
-    have_final_rows,
     lead_seeds,
 )
 from evomal.runs.lock import stop_if_requested
@@ -58,7 +57,6 @@ class FinalsTrainer:
         self._shares_rows = not self._is_resplit and self._rule is None
         """Whether costs without a part of the rows are needed, to tell what other rows would show: not where every seed
         has other rows, nor where fitness is computed from the costs on several tasks."""
-        self._has_own_rows = have_final_rows(tasks)
         self._store, self._listener = store, listener
         self._folder = None if store is None else store.path.parent
         self._report = None if listener is None else listener.on_steps
@@ -195,7 +193,7 @@ class FinalsTrainer:
             ]
             require_baseline(names[0], results[0], self._tasks[0].metric)
             self._record("final", losses, seed, results, time.perf_counter() - begin)
-        return final_of(chosen, self._recorded("final"), seeds=len(seeds), has_own_rows=self._has_own_rows)
+        return final_of(chosen, self._recorded("final"), seeds=len(seeds))
 
     def _train_in_stages(
         self, ladder: Ladder, headroom: Headroom, chosen: Sequence[Candidate], names: Sequence[str]
@@ -232,7 +230,7 @@ class FinalsTrainer:
         for some in (decided.compared, *((loss,) for loss in decided.runners_up)):
             self._train_or_read("lead", {loss: (losses[loss], (decided.rates[loss],)) for loss in some}, rung)
             trials = [*self._recorded("rates"), *self._recorded("final"), *self._recorded("lead")]
-            found = final_of(chosen, trials, seeds=final_count, lr=self.lr, has_own_rows=self._has_own_rows)
+            found = final_of(chosen, trials, seeds=final_count, lr=self.lr)
             if found is None or found.leads:
                 break
         return found

@@ -333,12 +333,11 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
         ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which the search had not seen")
         for name, rows in result.final_rows.items()
     ]
-    # A lead says with other rows what it is with these, where that is known.
     lines += [
         ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which also chose the losses: the "
          "lead may be smaller on other rows")
         for name, rows in result.reused_rows.items()
-        if final.leads and final.lead_on_other_rows is None
+        if final.leads and not final.leads_on_other_rows
     ]  # fmt: skip
     lines += [("task", f"{shorten(one.task, 60)}: {one.text()}") for one in result.by_task]
     lines.append(("final", final.verdict(metric.name) + hint))

@@ -28,7 +28,7 @@ from evomal.runs.callbacks import Callback, Callbacks, SearchListener
 from evomal.runs.canonical import canonical, parsed, versions
 from evomal.runs.display import with_display
 from evomal.runs.executors import check_jobs
-from evomal.runs.finals import Final, final_of, have_final_rows
+from evomal.runs.finals import Final, final_of
 from evomal.runs.finals_trainer import FinalsTrainer
 from evomal.runs.generations import Generation, reasons_of_failures, summarised
 from evomal.runs.leads import Scores
@@ -308,7 +308,7 @@ class _Search:
             self._candidates += candidates
         self._final = final_of(
             self._candidates, combined(store.trials(), self._settings.across_tasks), seeds=self._settings.final_seeds,
-            lr=common_lr(self._settings, self._tasks), has_own_rows=have_final_rows(self._tasks),
+            lr=common_lr(self._settings, self._tasks),
         )  # fmt: skip
         remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:

@@ -160,7 +160,7 @@ def test_writing_removes_pages_without_data(docs, monkeypatch):
     monkeypatch.setattr(pages, "campaign_markdown", lambda result, *_: result.title)
     pages.main(docs)
     kept = {path.stem for path in (docs / DATA).glob("*.json")}
-    assert {path.stem for path in (docs / "results").glob("*.md")} == {*kept, "evidence"}
+    assert {path.stem for path in (docs / "results").glob("*.md")} == {*kept, "evidence", "leads"}
     assert [path.name for path in (docs / "figures").iterdir()] == ["results.svg"]
 
 

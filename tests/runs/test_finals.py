@@ -243,29 +243,23 @@ def with_rows(half, costs):
 
 
 @pytest.mark.parametrize(("half", "is_sure"), [(0.01, True), (0.2, False)])
-def test_rows_that_chose_the_winner_must_not_decide_its_lead(drawn, half, is_sure):
+def test_what_other_rows_would_show_is_said_beside_a_lead_and_does_not_decide_it(drawn, half, is_sure):
     """Two halves give a standard error of `half`, and Student's quantile for one degree of freedom is 12.706."""
     costs = [1.0 + 0.01 * (seed % 3) for seed in range(15)]
     other = with_rows(0.0, [2.0] * 15)
     found = replace(drawn, last=(with_rows(half, costs), other, other), rates={**drawn.rates, "0:0": 1.0})
-    over, use = "over 15 further seeds", "use the learned loss with lr 0.01"
-    with_others = "0.13" if is_sure else "2.5"
     assert found.lead == pytest.approx((0.99, stats.t.ppf(0.975, 14) * 0.00845154 / math.sqrt(15)), rel=1e-4)
     assert found.lead_on_other_rows[1] == pytest.approx(12.7062 * half, rel=1e-2)
-    beats = f"beats mae by 0.99 ± 0.0047 on validation (± {with_others} with other rows) {over}: {use}"
-    assert found.leads is is_sure
-    unsure = (
-        "no lead over mae beyond what other rows may change (0.99 ± 0.0047 on those that chose it, ± 2.5 with others, "
-        "over 15 further seeds)"
+    assert found.leads
+    assert found.leads_on_other_rows is is_sure
+    with_others = "0.13" if is_sure else "2.5"
+    assert found.verdict() == (
+        f"beats mae by 0.99 ± 0.0047 on validation (± {with_others} with other rows) over 15 further seeds: "
+        "use the learned loss with lr 0.01"
     )
-    without_rival = f"{unsure}; mae has none over mse, on 15 further seeds: use mse with lr 0.1"
-    assert found.verdict() == (beats if is_sure else without_rival)
-    worse = replace(found, last=(*found.last[:2], Scores((3.0,) * 15)))
-    assert worse.verdict() == (beats if is_sure else f"{unsure}: use mae with lr 0.01")
-    # Rows that no candidate was chosen by are as likely to be too easy for the rival as for the winner.
-    fresh = replace(found, has_own_rows=True)
-    assert fresh.leads
-    assert fresh.verdict() == beats
+    unknown = replace(found, last=tuple(Scores(scores.values) for scores in found.last))
+    assert unknown.leads
+    assert not unknown.leads_on_other_rows
 
 
 def test_only_candidates_with_a_lower_mean_than_the_best_rival_are_tried():

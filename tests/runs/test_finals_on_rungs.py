@@ -166,7 +166,6 @@ def test_leads_are_measured_without_each_block_of_rows_too(finished, tmp_path, m
             assert sum(trial.left_out) / 20 == pytest.approx(trial.score, rel=1e-5)
         else:
             assert not trial.left_out
-    assert result.final.has_own_rows is bool(changes)
     lead, half = result.final.lead_on_other_rows
     assert lead == result.final.lead[0]
     assert half > result.final.lead[1]
