@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from evomal import __version__
 from evomal.campaigns.declaration import STRONG, CampaignTask
-from evomal.campaigns.record import LEARNED, ComparedRow, ComparisonCell, Provenance, SearchCell, TrainedLoss
+from evomal.campaigns.record import LEARNED, ComparedRow, ComparisonCell, FinalOn, Provenance, SearchCell, TrainedLoss
 from evomal.engine.device_memory import device_error
 from evomal.engine.resolve import resolve_loss
 from evomal.errors import EvomalError, InputError
@@ -158,7 +158,8 @@ class PlannedSearch:
             result = search(
                 task, method=self.method, seed=self.seed, settings=self.settings, folder=self.folder, listener=listener
             )
-        found = self._described(result, seconds[0])
+        is_resplit = self.settings.resplit and task.exchangeable
+        found = self._described(result, seconds[0], is_resplit=is_resplit)
         place.finish(self.planned, found)
         return found
 
@@ -173,11 +174,12 @@ class PlannedSearch:
                 "choose another folder"
             )
 
-    def _described(self, result: SearchResult, seconds: float) -> SearchCell:
+    def _described(self, result: SearchResult, seconds: float, *, is_resplit: bool) -> SearchCell:
         best, final, advised = result.best, result.final, result.recommended
         stages = sum(sum(entry.seconds.values()) for entry in result.history)
         lead = None if final is None or not all(map(math.isfinite, final.lead)) else final.lead
         on_other_rows = None if final is None or lead is None else final.lead_on_other_rows
+        final_on: FinalOn = "own rows" if result.final_rows else "new splits" if is_resplit else "rows of the search"
         return SearchCell(
             method=self.method, preset=self.preset, seed=self.seed, settings=self.changes,
             # A call that was killed recorded no time, but its stages did.
@@ -189,6 +191,7 @@ class PlannedSearch:
             lr=None if best is None else best.lr,
             recommended=None if advised is None else LEARNED if advised.learned else advised.name,
             rival=None if final is None else final.best_rival[0], lead=lead,
+            final_on=None if final is None else final_on,
             half_on_other_rows=None if on_other_rows is None else on_other_rows[1],
             headroom={} if result.headroom is None else {
                 name: _finite(result.headroom.last(name).mean) for name in result.headroom.losses

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evomal.campaigns.record import CampaignResult, MeasuredTask, SearchCell
+from evomal.campaigns.record import CampaignResult, FinalOn, MeasuredTask, SearchCell
 from evomal.campaigns.tables import paragraph
 from evomal.engine.left_out import LeftOut, error_of_rows, half_width
 from evomal.text import escape_markdown, plural
 
 LEADS = "results/leads.md"
-_FEW = 2000
-"""Validation rows from which on a final keeps half of them to itself, unless it draws splits anew."""
 _CONFIDENCE = 0.95
 
 
@@ -23,65 +21,61 @@ class _Lead:
 
     task: MeasuredTask
     cell: SearchCell
+    lead: float
+    half: float
+    """Half of its interval over seeds."""
     own: Sequence[float]
     rival: Sequence[float]
     """The test costs of the learned loss and of the known loss that it was compared with, with every seed."""
     left_out: tuple[LeftOut, LeftOut]
 
     @property
-    def dataset(self) -> tuple[str, str]:
-        """What searches of several campaigns and presets have in common."""
-        return self.task.task, self.task.title
-
-    @property
-    def is_small(self) -> bool:
-        return self.task.rows.get("validation", 0) < _FEW
-
-    @property
-    def validation(self) -> tuple[float, float]:
-        """The lead on validation, and half its interval over seeds."""
-        assert self.cell.lead is not None
-        return self.cell.lead
+    def data(self) -> tuple[str, str, str]:
+        """What searches share whose tasks have the same rows, though they may differ in presets and hardships."""
+        return self.task.task, self.task.model, self.task.metric
 
     @cached_property
     def half_on_other_rows(self) -> float | None:
-        """Half of its interval over seeds and rows; None if it is not known."""
-        if self.cell.half_on_other_rows is not None:
+        """Half of its interval over seeds and rows; None if it is not known, and where splits drawn anew contain it."""
+        if self.cell.half_on_other_rows is not None or self.cell.final_on == "new splits":
             return self.cell.half_on_other_rows
         own, rival = self.left_out
         error = error_of_rows([own], rival) if own and rival else None
         if error is None:
             return None
-        error *= math.sqrt(self.task.rows["test"] / self.task.rows["validation"])
-        return math.hypot(self.validation[1], half_width(error, len(rival[0]), _CONFIDENCE))
+        rows = self.task.rows["validation"] / (2 if self.cell.final_on == "own rows" else 1)
+        error *= math.sqrt(self.task.rows["test"] / rows)
+        return math.hypot(self.half, half_width(error, len(rival[0]), _CONFIDENCE))
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the search recommends its loss: see `Final.leads`."""
+        return self.lead > self.half
+
+    @property
+    def is_sure_on_other_rows(self) -> bool:
+        return self.is_sure and (self.half_on_other_rows is None or self.lead > self.half_on_other_rows)
 
     @cached_property
     def on_test(self) -> float:
-        """The lead on test, as a share of the cost of the known loss."""
-        rival = statistics.fmean(self.rival)
-        return (rival - statistics.fmean(self.own)) / rival
+        """The lead on test, as a share of the cost of the known loss there."""
+        return (statistics.fmean(self.rival) - statistics.fmean(self.own)) / statistics.fmean(self.rival)
 
-    @cached_property
-    def on_validation(self) -> float:
-        """The lead on validation, as a share of that cost, too."""
-        return self.validation[0] / statistics.fmean(self.rival)
-
-
-def _is_sure(one: _Lead) -> bool:
-    lead, half = one.validation
-    return lead > half
-
-
-def _is_sure_on_other_rows(one: _Lead) -> bool:
-    half = one.half_on_other_rows
-    return _is_sure(one) and (half is None or one.validation[0] > half)
+    def share(self, cost: float) -> float:
+        """A cost as such a share."""
+        return cost / statistics.fmean(self.rival)
 
 
 _RULES: Mapping[str, Callable[[_Lead], bool]] = {
-    "always": lambda one: True,
-    "the lead is above zero": lambda one: one.validation[0] > 0,
-    "its interval over seeds is above zero (the rule)": _is_sure,
-    "its interval over seeds and rows is above zero": _is_sure_on_other_rows,
+    "every search": lambda one: True,
+    "the lead is above zero": lambda one: one.lead > 0,
+    "its interval over seeds is above zero: the rule": lambda one: one.is_sure,
+    "its interval over seeds and rows is, too": lambda one: one.is_sure_on_other_rows,
+}
+_FINALS: Mapping[FinalOn, str] = {
+    "rows of the search": "Finals on rows that also chose the losses",
+    "own rows": "Finals on rows of their own",
+    "new splits": "Finals with splits drawn anew for every training",
 }
 
 
@@ -95,10 +89,10 @@ def _leads(results: Mapping[str, CampaignResult]) -> list[_Lead]:
     found: dict[tuple[object, ...], _Lead] = {}
     for result in results.values():
         for task in result.tasks:
-            for lead in _of_task(task):
-                key = *lead.dataset, lead.cell.preset, lead.cell.seed, lead.cell.lead
-                if key not in found or len(lead.own) > len(found[key].own):
-                    found[key] = lead
+            for one in _of_task(task):
+                key = task.metric, one.cell.preset, one.cell.seed, one.cell.lead, one.cell.formula
+                if key not in found or len(one.own) > len(found[key].own):
+                    found[key] = one
     return list(found.values())
 
 
@@ -114,78 +108,77 @@ def _of_task(task: MeasuredTask) -> Iterator[_Lead]:
                 continue
             (rival,), (others,) = task.costs(cell.rival, task.variant), task.left_out(cell.rival, task.variant)
             if all(map(math.isfinite, (*own, *rival, *cell.lead))):
-                yield _Lead(task, cell, own, rival, (without, others))
+                yield _Lead(task, cell, *cell.lead, own, rival, (without, others))
 
 
 def _page(leads: Sequence[_Lead]) -> Iterator[str]:
     yield from ("# What a lead on validation is worth", "")
     yield from paragraph(
-        "The final of a search measures by how much its best loss leads the best known loss on validation rows, and "
-        "decides by it whether to recommend the learned one. Comparisons then trained both with other seeds, each at "
-        "its own tuned learning rate, and judged them on test rows. This page is rendered from all searches of "
-        "campaigns whose lead was recorded, and compared without divergence; each counts once."
+        "A search ends with a final: its best losses and the best known ones are trained again with fresh seeds. If "
+        "the 95 % interval of the lead of its best loss over the best known one is above zero, the search recommends "
+        "its own. This page asks how often that was right. Campaigns trained both losses once more, with other seeds "
+        "and each at its own tuned learning rate, and judged them on test rows."
     )
-    searches, datasets = plural(len(leads), "search"), plural(len({one.dataset for one in leads}), "task")
     yield from (
-        "- command: `make results`",
+        "- command: `make results`, from the data of campaigns",
         "- commit: those of the campaigns",
         "- hardware: that of the campaigns",
-        f"- n: {searches} on {datasets}",
+        f"- n: {_counted(leads)}: all whose lead was recorded, and compared without divergence",
         "",
     )
-    yield from ("## By what rule to recommend a learned loss", "")
     yield from paragraph(
-        "Better: how many of those recommended have the lower mean on test. Gain: by how much what is recommended is "
-        "better on test than the known loss, in percent of that loss's cost, and 0 where the known loss is "
-        "recommended: the mean over tasks of the means over their searches, with Student's 95 % interval over tasks; "
-        "in the last column, how much that differs from the rule of searches. Intervals over rows are those of the "
-        f"record, else reckoned from the test rows. Fewer than {_FEW:,} validation rows have also chosen the losses, "
-        "unless splits are drawn anew; of more, the final has half to itself."
+        "The known loss is the one that was best in the final, of those that searches of its version knew; another one "
+        "may be better on test. Nothing here is out of sample: the rule was decided on with these data, but for "
+        "searches that are newer than it (docs/decisions.md)."
     )
-    for title, is_small in (
-        (f"Fewer than {_FEW:,} validation rows", True),
-        (f"At least {_FEW:,} validation rows", False),
-    ):
-        some = [one for one in leads if one.is_small is is_small]
-        if some:
-            yield from (f"**{title}** ({plural(len(some), 'search')})", "")
+    yield from ("## When to recommend a learned loss", "")
+    yield from paragraph(
+        "For each rule: how many losses it recommends, how many of these have the lower mean on test, and how many of "
+        "the others do. Gain: the lead on test of what is recommended, in percent of the known loss's cost, 0 if that "
+        "is the known loss; the mean over sets of data of the means over their searches, with Student's 95 % interval "
+        "over sets, and the lowest of these means. Positive is better. The interval over seeds and rows is that of the "
+        "record, else reckoned from the test rows; where that is not possible, the one over seeds decides."
+    )
+    for place, title in _FINALS.items():
+        if some := [one for one in leads if one.cell.final_on == place]:
+            yield from (f"**{title}** ({_counted(some)})", "")
             yield from _rules(some)
     yield from ("## By task", "")
     yield from paragraph(
-        "Medians over searches, in percent of the known loss's test cost. Better: searches whose learned loss has the "
-        "lower mean on test, recommended by the rule or not. Searches of one task share its rows, so they are right or "
-        "wrong together."
+        "Medians over searches, in percent of the known loss's test cost, with half the width of each interval. "
+        "Better: searches whose learned loss has the lower mean on test, recommended or not. Searches on one task "
+        "share its rows, so they tend to be right or wrong together. Where validation labels are wrong, leads on "
+        "validation are smaller than on test."
     )
     yield from _tasks(leads)
 
 
+def _counted(leads: Sequence[_Lead]) -> str:
+    return f"{plural(len(leads), 'search')} on {plural(len({one.data for one in leads}), 'set')} of data"
+
+
 def _rules(leads: Sequence[_Lead]) -> Iterator[str]:
-    yield "| recommended if | recommended | better | gain, 95 % | worst task | to the rule, 95 % |"
+    yield "| recommended if | recommended | better on test | of the others | gain, 95 % | lowest gain |"
     yield "|---|---|---|---|---|---|"
-    current = _gains(leads, _is_sure)
     for words, rule in _RULES.items():
-        chosen = [one for one in leads if rule(one)]
-        better = sum(one.on_test > 0 for one in chosen)
+        chosen, others = ([one for one in leads if rule(one) is is_chosen] for is_chosen in (True, False))
         gains = _gains(leads, rule)
-        share = f" ({100 * better / len(chosen):.0f} %)" if chosen else ""
-        compared = (
-            "" if rule is _is_sure else _interval([one - other for one, other in zip(gains, current, strict=True)])
-        )
-        cells = (words, str(len(chosen)), f"{better}{share}", _interval(gains), _percent(min(gains)), compared)
+        cells = (words, str(len(chosen)), _better(chosen), _better(others), _interval(gains), _percent(min(gains)))
         yield f"| {' | '.join(cells)} |"
     yield ""
 
 
+def _better(leads: Sequence[_Lead]) -> str:
+    count = sum(one.on_test > 0 for one in leads)
+    return f"{count} of {len(leads)} ({100 * count / len(leads):.0f} %)" if leads else ""
+
+
 def _gains(leads: Sequence[_Lead], rule: Callable[[_Lead], bool]) -> list[float]:
-    """The mean gain on each task."""
-    return [statistics.fmean(one.on_test if rule(one) else 0.0 for one in some) for some in _by(leads).values()]
-
-
-def _by(leads: Iterable[_Lead]) -> dict[tuple[str, str], list[_Lead]]:
-    found: dict[tuple[str, str], list[_Lead]] = {}
+    """The mean gain on each set of data."""
+    sets: dict[tuple[str, str, str], list[float]] = {}
     for one in leads:
-        found.setdefault(one.dataset, []).append(one)
-    return found
+        sets.setdefault(one.data, []).append(one.on_test if rule(one) else 0.0)
+    return [statistics.fmean(gains) for gains in sets.values()]
 
 
 def _interval(values: Sequence[float]) -> str:
@@ -205,34 +198,31 @@ def _percent(share: float) -> str:
     return text if float(text) == 0 else f"{'−' if share < 0 else '+'}{text}"
 
 
-def _tasks(leads: Sequence[_Lead]) -> Iterator[str]:
+def _tasks(leads: Iterable[_Lead]) -> Iterator[str]:
     columns = (
-        "task", "searched by", "validation rows", "n", "on validation", "over seeds, ±", "and rows, ±", "on test",
-        "better", "recommended",
+        "task", "searched by", "validation rows", "final on", "n", "lead on validation", "over seeds", "seeds and rows",
+        "lead on test", "better", "recommended",
     )  # fmt: skip
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
-    for (_, title), some in sorted(_by(leads).items(), key=lambda entry: entry[0][1]):
-        for preset in sorted({one.cell.preset for one in some}):
-            own = [one for one in some if one.cell.preset == preset]
-            rivals = [statistics.fmean(one.rival) for one in own]
-            halves = [one.validation[1] / rival for one, rival in zip(own, rivals, strict=True)]
-            wide = [
-                one.half_on_other_rows / rival
-                for one, rival in zip(own, rivals, strict=True)
-                if one.half_on_other_rows is not None
-            ]
-            cells = (
-                escape_markdown(title),
-                escape_markdown(preset),
-                f"{own[0].task.rows.get('validation', 0):,}",
-                str(len(own)),
-                _percent(statistics.median(one.on_validation for one in own)),
-                f"{100 * statistics.median(halves):.1f}",
-                f"{100 * statistics.median(wide):.1f}" if wide else "not known",
-                _percent(statistics.median(one.on_test for one in own)),
-                str(sum(one.on_test > 0 for one in own)),
-                str(sum(map(_is_sure, own))),
-            )
-            yield f"| {' | '.join(cells)} |"
+    groups: dict[tuple[str, str], list[_Lead]] = {}
+    for one in leads:
+        groups.setdefault((one.task.title, one.cell.preset), []).append(one)
+    for (title, preset), some in sorted(groups.items()):
+        first = some[0]
+        wide = [one.share(one.half_on_other_rows) for one in some if one.half_on_other_rows is not None]
+        cells = (
+            escape_markdown(title),
+            escape_markdown(preset),
+            f"{first.task.rows.get('validation', 0):,}",
+            first.cell.final_on or "not recorded",
+            str(len(some)),
+            _percent(statistics.median(one.share(one.lead) for one in some)),
+            f"± {100 * statistics.median(one.share(one.half) for one in some):.1f}",
+            f"± {100 * statistics.median(wide):.1f}" if wide else "",
+            _percent(statistics.median(one.on_test for one in some)),
+            str(sum(one.on_test > 0 for one in some)),
+            str(sum(one.is_sure for one in some)),
+        )
+        yield f"| {' | '.join(cells)} |"
     yield ""

@@ -52,6 +52,11 @@ class Provenance(FrozenModel):
     """Wall-clock time of all calls together; None if it was not recorded."""
 
 
+FinalOn = Literal["own rows", "new splits", "rows of the search"]
+"""Validation rows that only the final used, splits drawn anew for every training, or the rows that also chose the
+losses."""
+
+
 class SearchCell(FrozenModel):
     """One search and what came of it."""
 
@@ -77,6 +82,8 @@ class SearchCell(FrozenModel):
     """The best known loss in the final."""
     lead: tuple[FiniteFloat, FiniteFloat] | None = None
     """The lead over that rival on validation, and half its interval; None if a training diverged."""
+    final_on: FinalOn | None = None
+    """What its final was judged on; None without a final."""
     half_on_other_rows: FiniteFloat | None = None
     """Half of the interval that allows for other validation rows as well; None where that is not known."""
     headroom: dict[str, FiniteFloat | None] = {}
