@@ -179,6 +179,7 @@ class PlannedSearch:
         stages = sum(sum(entry.seconds.values()) for entry in result.history)
         lead = None if final is None or not all(map(math.isfinite, final.lead)) else final.lead
         on_other_rows = None if final is None or lead is None else final.lead_on_other_rows
+        is_resplit = is_resplit and not result.reused_rows  # a final at one learning rate draws no splits
         final_on: FinalOn = "own rows" if result.final_rows else "new splits" if is_resplit else "rows of the search"
         return SearchCell(
             method=self.method, preset=self.preset, seed=self.seed, settings=self.changes,

@@ -9,10 +9,10 @@ from functools import cached_property
 from evomal.campaigns.record import CampaignResult, FinalOn, MeasuredTask, SearchCell
 from evomal.campaigns.tables import paragraph
 from evomal.engine.left_out import LeftOut, error_of_rows, half_width
+from evomal.runs.leads import CONFIDENCE
 from evomal.text import escape_markdown, plural
 
 LEADS = "results/leads.md"
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class _Lead:
             return None
         rows = self.task.rows["validation"] / (2 if self.cell.final_on == "own rows" else 1)
         error *= math.sqrt(self.task.rows["test"] / rows)
-        return math.hypot(self.half, half_width(error, len(rival[0]), _CONFIDENCE))
+        return math.hypot(self.half, half_width(error, len(rival[0]), CONFIDENCE))
 
     @property
     def is_sure(self) -> bool:
@@ -58,12 +58,12 @@ class _Lead:
 
     @cached_property
     def on_test(self) -> float:
-        """The lead on test, as a share of the cost of the known loss there."""
-        return (statistics.fmean(self.rival) - statistics.fmean(self.own)) / statistics.fmean(self.rival)
+        """The lead on test, as a share of what the known loss comes to there."""
+        return self.share(statistics.fmean(self.rival) - statistics.fmean(self.own))
 
-    def share(self, cost: float) -> float:
-        """A cost as such a share."""
-        return cost / statistics.fmean(self.rival)
+    def share(self, difference: float) -> float:
+        """A difference of costs as such a share; costs are negative where a higher metric is better."""
+        return difference / abs(statistics.fmean(self.rival))
 
 
 _RULES: Mapping[str, Callable[[_Lead], bool]] = {
@@ -107,7 +107,7 @@ def _of_task(task: MeasuredTask) -> Iterator[_Lead]:
             if cell.lead is None or cell.rival is None or task.row(cell.rival, task.variant) is None:
                 continue
             (rival,), (others,) = task.costs(cell.rival, task.variant), task.left_out(cell.rival, task.variant)
-            if all(map(math.isfinite, (*own, *rival, *cell.lead))):
+            if all(map(math.isfinite, (*own, *rival, *cell.lead))) and any(rival):
                 yield _Lead(task, cell, *cell.lead, own, rival, (without, others))
 
 
@@ -123,7 +123,7 @@ def _page(leads: Sequence[_Lead]) -> Iterator[str]:
         "- command: `make results`, from the data of campaigns",
         "- commit: those of the campaigns",
         "- hardware: that of the campaigns",
-        f"- n: {_counted(leads)}: all whose lead was recorded, and compared without divergence",
+        f"- n: {_counted(leads)}: all whose lead was recorded and compared, without divergence",
         "",
     )
     yield from paragraph(
@@ -134,10 +134,11 @@ def _page(leads: Sequence[_Lead]) -> Iterator[str]:
     yield from ("## When to recommend a learned loss", "")
     yield from paragraph(
         "For each rule: how many losses it recommends, how many of these have the lower mean on test, and how many of "
-        "the others do. Gain: the lead on test of what is recommended, in percent of the known loss's cost, 0 if that "
-        "is the known loss; the mean over sets of data of the means over their searches, with Student's 95 % interval "
-        "over sets, and the lowest of these means. Positive is better. The interval over seeds and rows is that of the "
-        "record, else reckoned from the test rows; where that is not possible, the one over seeds decides."
+        "the others do. Gain: the lead on test of the learned losses that it recommends, in percent of what the known "
+        "loss comes to, and 0 for each that it does not; the mean over sets of data of the means over their searches, "
+        "with Student's 95 % interval over sets, and the lowest of these means. Positive is better. The interval over "
+        "seeds and rows is that of the record, else reckoned from the test rows; where that is not possible, the one "
+        "over seeds decides."
     )
     for place, title in _FINALS.items():
         if some := [one for one in leads if one.cell.final_on == place]:
@@ -187,7 +188,7 @@ def _interval(values: Sequence[float]) -> str:
         return _percent(mean)
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # here, as it takes long to import
 
-    quantile = float(stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))
+    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
     half = quantile * statistics.stdev(values) / math.sqrt(len(values))
     return f"{_percent(mean)} ({_percent(mean - half)} to {_percent(mean + half)})"
 

@@ -125,7 +125,7 @@ def _results_page(
     yield from ("## Pages", "", "| page | of | searches |", "|---|---|---|")
     for name, found in data.items():
         yield _row(name, found)
-    yield f"| [leads]({LEADS}) | What a lead on validation is worth | of the others |"
+    yield f"| [leads]({LEADS}) | What a lead on validation is worth | those of other pages |"
     yield ""
 
 

@@ -179,7 +179,7 @@ def _legend(tasks: Sequence[MeasuredTask]) -> list[str]:
     if 0 < len(without) < len(compared):
         what += f" (learning rates only: {'; '.join(without)})"
     has_brackets = any(cell.half_on_other_rows is not None for task in tasks for cell in task.searches)
-    brackets = ", in brackets with other validation rows" if has_brackets else ""
+    brackets = ", in brackets of one that also allows for other validation rows" if has_brackets else ""
     return _wrapped(
         f"Test metric, mean of {counted} evaluation seeds that no search has used{tuned}; lower is better unless the "
         "metric says otherwise. n: searches, or one loss file. Differences are mean differences of costs with 95 % "

@@ -44,7 +44,7 @@ def _rows(loss: Loss, results: Mapping[str, CampaignResult]) -> Iterator[tuple[s
     for name, result in results.items():
         for task in result.tasks:
             row = _row_of(loss.formula(), task)
-            if row is None or task.comparison is None:
+            if row is None or task.comparison is None or task.variant != "tuned":
                 continue
             baseline, best = task.comparison.baseline, task.best_known
             yield (

@@ -51,12 +51,12 @@ MOST_GENERATIONS = 10_000
 
 
 def show_estimate(
-    tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, folder: Path, *, as_json: bool
+    tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, folder: Path, *, jobs: int = 1, as_json: bool
 ) -> None:
     """Print the settings and the estimate; nothing is written anywhere."""
     from evomal.runs.estimates import estimate
 
-    expected = estimate(tasks, method=method, settings=settings, seed=seed)
+    expected = estimate(tasks, method=method, settings=settings, seed=seed, jobs=jobs)
     values = settings.model_dump(mode="json")
     if as_json:
         about: dict[str, Any] = {"tasks": [task.name for task in tasks], "method": method, "seed": seed}
@@ -112,9 +112,9 @@ def search_losses(
     chosen = [task_from_spec(spec, model, data, hardships, preset=options.preset_name) for spec in tasks]
     folder = out or Path("runs") / file_name(f"{'-'.join(task.name for task in chosen)}-{method}-{seed}")
     if duration is not None:
-        settings = _settings_within(duration, chosen, method, settings, seed, options.changes or [])
+        settings = _settings_within(duration, chosen, method, settings, seed, jobs, options.changes or [])
     if dry_run:
-        show_estimate(chosen, method, settings, seed, folder, as_json=as_json)
+        show_estimate(chosen, method, settings, seed, folder, jobs=jobs, as_json=as_json)
         return
     if os.path.exists(folder / RECORD_NAME):
         again = _resuming(folder, tasks, settings, jobs)
@@ -136,7 +136,7 @@ def _resuming(folder: Path, tasks: Sequence[str], settings: SearchSettings, jobs
 
 
 def _settings_within(
-    duration: str, tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, given: list[str]
+    duration: str, tasks: "list[Task]", method: str, settings: SearchSettings, seed: int, jobs: int, given: list[str]
 ) -> SearchSettings:
     """The settings with as many generations as fit into the time, by an estimate from a few steps."""
     from evomal.runs.estimates import estimate
@@ -145,7 +145,7 @@ def _settings_within(
         raise InputError("--time chooses the number of generations, so it cannot be combined with --set generations")
     allowed = settings.with_texts([f"max_time={duration}"]).max_time
     assert allowed is not None
-    expected = estimate(tasks, method=method, settings=settings, seed=seed)
+    expected = estimate(tasks, method=method, settings=settings, seed=seed, jobs=jobs)
     repeated = sum(expected.stages.get(stage, 0.0) for stage in ("filter", "optimise", "evaluate"))
     once, each = expected.seconds - repeated, repeated / settings.generations
     count = max(1, min(MOST_GENERATIONS, int((allowed - once) / each) if each > 0 else MOST_GENERATIONS))

@@ -32,7 +32,7 @@ from evomal.runs.finals_trainer import final_trials
 from evomal.runs.preparation import KNOWN_SEEDS, prepared_locally
 from evomal.settings import SearchSettings
 from evomal.tasks.task import Task
-from evomal.threads import thread_count
+from evomal.threads import processors, thread_count
 
 _PROBE_STEPS = {"cuda": (10, 200), "cpu": (1, 100)}
 """Fewest and most steps of a probe. On CUDA, a step is captured after a few; on a CPU, one may take seconds."""
@@ -46,6 +46,8 @@ _STEPS_OF = {
     "evaluate_losses": "training_steps",
 }
 """The setting with the number of steps of a stage; the filters have none."""
+_DIVIDED = frozenset({"rivals", "optimise", "evaluate", "final"})
+"""The stages whose work the processes of `jobs` divide; filters take less time than sending."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,21 @@ class Estimate:
         return sum(self.stages.values())
 
 
-def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSettings, seed: int = 0) -> Estimate:
-    """Try a few steps of the search that these settings describe, and extrapolate."""
+def estimate(
+    tasks: Task | Sequence[Task], *, method: str, settings: SearchSettings, seed: int = 0, jobs: int = 1
+) -> Estimate:
+    """Try a few steps of the search that these settings describe, and extrapolate.
+
+    The processes of `jobs` divide the time of trainings as far as there are processors for their threads. A GPU, which
+    they share, counts as one.
+    """
     chosen = method_named(method)
     seed = seed_number(seed)
     with thread_count(settings.threads):
         begin = time.perf_counter()
         # This refuses what a search would refuse.
         engine, strategy, ladder = prepared_locally(tasks, chosen, settings, seed)
-        probe = _Probe(engine, chosen, seed)
+        probe = _Probe(engine, chosen, seed, jobs)
         del engine  # its data would count as memory in addition to the probe's
         fewest, most = _PROBE_STEPS.get(probe.device.type, _PROBE_STEPS["cpu"])
         short = probe.seconds(fewest)
@@ -104,17 +112,16 @@ def estimate(tasks: Task | Sequence[Task], *, method: str, settings: SearchSetti
         finalists = min(settings.finalists, strategy.population * strategy.generations)
         if finalists and chosen is not BASELINE:  # its only loss is a rival already
             stages["final"] = settings.final_seeds * (rivals + finalists * probe.seconds_of_one(seconds))
-        return Estimate(
-            stages, probe.memory, strategy.generations, strategy.population, str(probe.device), probe.plan
-        )  # fmt: skip
+        return probe.estimate(stages, strategy)
 
 
 class _Probe:
     """The stages of a generation with the usual number of candidates, and few steps."""
 
-    def __init__(self, engine: Engine, method: Method, seed: int) -> None:
+    def __init__(self, engine: Engine, method: Method, seed: int, jobs: int) -> None:
         self.device, self._tasks, self._settings, self._seed = engine.device, engine.tasks, engine.settings, seed
         self.kind = engine.tasks[0].kind
+        self._shares = max(1, min(jobs, processors() // engine.threads)) if self.device.type == "cpu" else 1
         self.plan = "; ".join(f"{plan.mode}: {plan.reason}" for plan in engine.plans)
         looped = all(plan.mode == "looped" for plan in engine.plans)
         # Rivals are trained one by one, whatever the method's own losses are.
@@ -185,7 +192,13 @@ class _Probe:
             shared = {"rates": len(ladder.final_rates(1.0)), "seeds": settings.final_seeds}
             trials, own_trials = (final_trials(finalists, count, **shared) for count in (len(rivals), 0))
             stages["final"] = steps * (step * (trials - own_trials) + own_step_in_final * own_trials)
-        return Estimate(stages, self.memory, generations, population, str(self.device), self.plan)
+        return self.estimate(stages, strategy)
+
+    def estimate(self, stages: Mapping[str, float], strategy: Strategy) -> Estimate:
+        """The estimate, from the seconds that each stage takes in one process."""
+        divided = {name: taken / (self._shares if name in _DIVIDED else 1) for name, taken in stages.items()}
+        population, generations = strategy.population, strategy.generations
+        return Estimate(divided, self.memory, generations, population, str(self.device), self.plan)
 
     def _trees(self, count: int) -> list[TrialLoss]:
         return [WeightedTree(self._tree, None)] * count

@@ -112,10 +112,16 @@ class Final:
         return lead_on_other_rows(*self._paired)
 
     @property
-    def leads_on_other_rows(self) -> bool:
-        """Whether that interval is above zero, too; false if it is not known."""
-        found = self.lead_on_other_rows
-        return found is not None and found[0] - found[1] > 0
+    def may_depend_on_rows(self) -> bool:
+        """Whether other validation rows may not show the lead: unless an interval says otherwise, or it is infinite."""
+        if math.isinf(self.lead[0]):
+            return False
+        found = lead_on_other_rows(*self._paired, confidence=self._confidence)
+        return found is None or found[0] - found[1] <= 0
+
+    @property
+    def _confidence(self) -> float:
+        return _LATER_CONFIDENCE if self.place else CONFIDENCE
 
     @property
     def _paired(self) -> tuple[Scores, Scores]:
@@ -132,7 +138,7 @@ class Final:
         If that is because the best rival diverges, the winner must not be behind the baseline, which may not.
         """
         own, other = self._paired
-        lead, half = paired_lead(own, other, confidence=_LATER_CONFIDENCE if self.place else CONFIDENCE)
+        lead, half = paired_lead(own, other, confidence=self._confidence)
         if not lead - half > 0 or not math.isfinite(self.winner[1].mean):
             return False
         baseline = self.rivals[self.baseline] if self.last is None else self.last[2]
@@ -167,7 +173,7 @@ class Final:
     def advised_rate(self) -> float:
         """The learning rate of the advised loss, as a multiple of the task's own.
 
-        The next lower one where further trainings diverged.
+        The next lower one, if trainings that measured the lead diverged and none of those at the lower one did.
         """
         rate = self.rates.get(self.advised, 1.0)
         return self.lower_rates.get(self.advised, rate) if self._diverged_of_advised else rate
@@ -194,12 +200,9 @@ class Final:
             use = "" if own is None else f": use the learned loss with {rate_text(own, self.lr, self.steps)}"
             return f"{subject}beats {name}{self._by_how_much(metric)}{use}"
         advised = self.advised
-        if advised != name and advised in self.rates:
-            why = self._against_rival()
-        else:
-            why = f" on {self._further}" if self._further and advised in self.rates else ""
         if advised not in self.rates:
-            return f"no lead over {name}{why}"
+            return f"no lead over {name}"
+        why = self._against_rival() if advised != name else self._further and f" on {self._further}"
         rate, higher = (rate_text(one, self.lr, self.steps) for one in (self.advised_rate, self.rates[advised]))
         lost = self._diverged_of_advised
         at = f" at {higher}" if rate != higher else ""

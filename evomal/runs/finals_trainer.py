@@ -16,15 +16,7 @@ from evomal.methods.evaluation import Evaluator, Executor, Failure, SearchContex
 from evomal.methods.rungs import Ladder, fresh_numbers
 from evomal.methods.several_tasks import common_lr
 from evomal.runs.callbacks import SearchListener
-from evomal.runs.finals import (
-    RUNNERS_UP,
-    Final,
-    best_distinct,
-    final_of,
-    final_seeds,
-    final_so_far,
-    lead_seeds,
-)
+from evomal.runs.finals import RUNNERS_UP, Final, best_distinct, final_of, final_seeds, final_so_far, lead_seeds
 from evomal.runs.lock import stop_if_requested
 from evomal.runs.measured_rivals import Headroom, rivals_of
 from evomal.runs.rows import RecordedTrial, TrialStage

@@ -87,6 +87,8 @@ def lead_on_other_rows(own: Scores, other: Scores, *, confidence: float = CONFID
     None if it is not known how the costs depend on the samples (see `error_of_rows`), and if divergence decides: other
     samples would not change that.
     """
+    if not own.values:
+        return None
     lead, half = paired_lead(own, other, confidence=confidence)
     pairs = zip(own.values, other.values, strict=True)
     trained = [index for index, pair in enumerate(pairs) if all(map(math.isfinite, pair))]

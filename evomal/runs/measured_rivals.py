@@ -12,7 +12,7 @@ from typing import Literal
 
 from evomal.runs.leads import Scores, lead_on_other_rows, lead_text, paired_lead, rate_text
 from evomal.runs.rows import RecordedTrial
-from evomal.tasks.metric_display import ShownMetric
+from evomal.tasks.metric_display import ShownMetric, metric_number
 from evomal.text import plural, printable
 
 _End = Literal["", "lowest", "highest"]
@@ -51,14 +51,9 @@ class Measured:
         return Scores(self.scores).diverged
 
     def lead_over(self, other: "Measured") -> tuple[float, float]:
-        """By how much this cost is lower than the other over the seeds of both, and half the width of the interval.
-
-        The interval allows for other validation rows where that is known.
-        """
+        """By how much this cost is lower than the other over the seeds of both, and half the width of the interval."""
         mine, theirs = self.beside(other)
-        if not mine.values:
-            return math.nan, math.inf
-        return lead_on_other_rows(mine, theirs) or paired_lead(mine, theirs)
+        return paired_lead(mine, theirs) if mine.values else (math.nan, math.inf)
 
     def beside(self, other: "Measured") -> tuple[Scores, Scores]:
         """The scores of this loss and those of the other one, for the seeds of both."""
@@ -151,8 +146,7 @@ class Headroom:
         """What differs by chance: half the width of Student's 95 % interval of the best rival's lead over the baseline.
 
         The lead is the mean of the differences by seed on the longest rung, so that the variation between splits, which
-        both losses share, is no part of it. Where all seeds share the validation samples, the interval includes their
-        choice, if that is known. Infinite for one seed, or if a training diverged.
+        both losses share, is no part of it. Infinite for one seed, or if a training diverged.
         """
         own, rival = self.last(self.baseline), self.last(self.best_rival)
         return rival.lead_over(own)[1] if math.isfinite(own.mean) else math.inf
@@ -199,9 +193,10 @@ class Headroom:
         # The best of many leads more easily than one that was named beforehand, so that their number is said.
         named = f"{self.best_rival} {metric.text(rival.mean)}, the best of {plural(others, 'other known loss')},"
         use = f": use it with {rate_text(rival.rate, lr, rival.steps)}" if advise else ""
+        known = lead_on_other_rows(*rival.beside(own))
+        rows = "" if known is None else f"; ± {metric_number(known[1], metric.name, digits=2)} with other rows"
         on_rows = "" if self.rows is None else f" on the same {plural(self.rows, 'row')}"
-        is_known = lead_on_other_rows(*rival.beside(own)) is not None
-        basis = "95 %, differences by seed and row" if is_known else f"95 %, differences by seed{on_rows}"
+        basis = f"95 %, differences by seed{on_rows}{rows}"
         if own.diverged:
             lost = f"{self.baseline} diverged with {own.diverged} of {seeds} at every learning rate tried"
             if rival.diverged:

@@ -33,8 +33,9 @@ def headroom(
         seed: Determines the seeds and splits of the trainings.
         settings: All settings at once, instead of a preset with changes.
         progress: Whether to show the progress on standard error.
-        jobs: The number of processes on this machine that the trainings are divided among, with the same results.
-            Unless the setting `threads` is given, they also divide the threads of this process.
+        jobs: The number of processes on this machine that the trainings are divided among, with the same results (on
+            a GPU with `deterministic`). Unless the setting `threads` is given, they also divide the threads of this
+            process.
         on_plan: Called before anything is trained, with what was decided by rule: the device, the threads, how models
             are stacked.
         **changes: Settings that differ from the preset.

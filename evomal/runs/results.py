@@ -337,7 +337,7 @@ def summary_lines(result: SearchResult) -> list[tuple[str, str]]:
         ("final rows", f"{plural(rows, 'validation row')} of {shorten(name, 60)}, which also chose the losses: the "
          "lead may be smaller on other rows")
         for name, rows in result.reused_rows.items()
-        if final.leads and not final.leads_on_other_rows
+        if final.leads and final.may_depend_on_rows
     ]  # fmt: skip
     lines += [("task", f"{shorten(one.task, 60)}: {one.text()}") for one in result.by_task]
     lines.append(("final", final.verdict(metric.name) + hint))

@@ -88,7 +88,8 @@ def search(
         force: Resume although settings or versions differ from the record. The result may then differ from that of an
             uninterrupted search, and the record says so.
         jobs: The number of processes on this machine that candidates, rivals and finals are divided among, with the
-            same results. Unless the setting `threads` is given, they also divide the threads of this process.
+            same results (on a GPU with `deterministic`). Unless the setting `threads` is given, they also divide the
+            threads of this process.
         **changes: Settings that differ from the preset; `evomal.settings.describe` lists all settings.
 
     Returns:

@@ -257,7 +257,7 @@ class SettingFields(BaseModel):
     threads: _Few | None = Field(
         None,
         description="Threads of each computing process; by default one, or all where a training step is large enough "
-        "to be shared; one for a Ray worker.",
+        "to be shared, divided among the processes of jobs; one for a Ray worker.",
     )
     deterministic: bool = Field(False, description="Whether CUDA uses deterministic algorithms only, which are slower.")
 

@@ -89,7 +89,8 @@ def compare(
         progress: Whether to show a progress bar on standard error; without a terminal, one line per stage.
         listener: Called at every step of searches and trainings, instead of the progress bar.
         jobs: The number of processes on this machine that searches and trainings are divided among, with the same
-            results. Unless the setting `threads` is given, they also divide the threads of this process.
+            results (on a GPU with `deterministic`). Unless the setting `threads` is given, they also divide the
+            threads of this process.
         **changes: Settings that differ from the preset.
 
     Returns:

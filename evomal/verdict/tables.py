@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from evomal.engine.left_out import error_of_rows
+from evomal.engine.left_out import error_of_rows, half_width
 from evomal.runs.leads import Scores
 from evomal.tasks.metric_display import difference_unit, metric_number, metric_text
 from evomal.text import WIDTH, escape_markdown, plural, printable
@@ -16,7 +16,7 @@ from evomal.verdict.statistics import Direction, Paired, direction, summarised
 from evomal.verdict.words import difference_words, schedule_words
 
 _FEW_ROWS = 1_000  # of a test part, below which another one often shows another difference
-_UNLIKE = 3.5  # standard errors between validation and test, which 1 of 2 000 pairs of such parts would have by chance
+_CHANCE = 1e-4  # that validation and test differ by so many standard errors, if costs of rows were normal
 _COLUMNS = ("loss", "lr", "test", "difference", "p", "wins")
 
 
@@ -175,34 +175,40 @@ def _rows(comparison: Comparison, part: str) -> int | None:
 
 
 def _unlike_test(comparison: Comparison) -> list[str]:
-    """A note if a loss does better or worse on validation than rows drawn like those of the test part would show.
+    """A note if the baseline does better or worse on validation than rows drawn like those of the test part would show.
 
-    The error of a mean over rows is the one on test, for as many rows as validation has.
+    The error of a mean over rows is the one on test, for as many rows as validation has. As a few large costs decide
+    that error, the mean must also lie outside of those of all blocks of test rows. In simulations (4 000 pairs of parts
+    of 88 to 8 000 rows, drawn alike) at most 1 in 500 is noted for normal errors, their squares, log-normal costs and
+    error rates, and 1 in 40 to 75 for the squares of Student's t with three degrees of freedom, which have no variance.
     """
     validation_rows, test_rows = (_rows(comparison, part) for part in ("validation", "test"))
     if not validation_rows or not test_rows:
         return []
-    found = []
-    for name, loss in ((entry.name, loss) for entry in comparison.entries for loss in entry.losses if loss is not None):
-        left_out = [score.left_out for score in loss.scores]
-        if any(score.diverged for score in loss.scores) or not all(left_out):
+    for loss in (loss for entry in comparison.entries if entry.name == comparison.baseline for loss in entry.losses):
+        left_out = [] if loss is None else [score.left_out for score in loss.scores]
+        if loss is None or any(score.diverged for score in loss.scores) or not all(left_out):
             continue
         error = error_of_rows([left_out], [[0.0] * len(blocks) for blocks in left_out])
         on_validation, on_test = (
             statistics.fmean(values)
             for values in zip(*((one.validation, one.test) for one in loss.scores), strict=True)
         )
-        if error:
-            errors = abs(on_validation - on_test) / (error * math.sqrt(1 + test_rows / validation_rows))
-            found.append((errors, name, on_validation, on_test))
-    errors, name, *values = max(found, default=(0.0, "", 0.0, 0.0))
-    if errors < _UNLIKE:
-        return []
-    shown = " on validation and ".join(metric_text(value, comparison.metric) for value in values)
-    return [
-        f"{name} has {shown} on test, more than chance explains: the two parts are unlike each other, as where data "
-        "are sorted or one part has wrong labels, so that what validation chooses may not be best on test"
-    ]
+        if not error:
+            continue
+        count = len(left_out[0])
+        of_blocks = [count * on_test - (count - 1) * statistics.fmean(some) for some in zip(*left_out, strict=True)]
+        likely = half_width(error * math.sqrt(1 + test_rows / validation_rows), count, 1 - _CHANCE)
+        if abs(on_validation - on_test) > likely and not min(of_blocks) <= on_validation <= max(of_blocks):
+            shown = " on validation and ".join(
+                metric_text(value, comparison.metric) for value in (on_validation, on_test)
+            )
+            return [
+                f"{comparison.baseline} has {shown} on test, a larger difference than rows drawn alike are likely to "
+                "give: where data are sorted, or one part has wrong labels, what validation chooses may not be best on "
+                "test"
+            ]
+    return []
 
 
 def _beside_known(comparison: Comparison) -> list[str]:

@@ -24,8 +24,8 @@ def measured(title, searches, *, rival=(1.0, 1.0), final_on="rows of the search"
     """A task whose searches have a lead, half its interval over seeds and over rows, and test costs."""
     cells = tuple(
         SearchCell(
-            method="evomal", preset="quick", seed=seed, made=MADE, formula=formula or title, recommended="learned", rival="mae",
-            lead=lead, half_on_other_rows=wide, final_on=final_on,
+            method="evomal", preset="quick", seed=seed, made=MADE, formula=formula or title, recommended="learned",
+            rival="mae", lead=lead, half_on_other_rows=wide, final_on=final_on,
         )
         for seed, (lead, wide, _) in enumerate(searches)
     )  # fmt: skip

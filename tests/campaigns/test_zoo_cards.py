@@ -6,14 +6,18 @@ import pytest
 
 import evomal
 from evomal import zoo
-from evomal.campaigns import read_result
-from evomal.campaigns.pages import DATA
+from evomal.campaigns.pages import DATA, read_data
+from evomal.campaigns.record import CampaignResult
 from evomal.campaigns.zoo_cards import zoo_cards
 from evomal.errors import InputError
 from evomal.zoo import entries
 
 DOCS = Path(__file__).parents[2] / "docs"
-RESULTS = {name: read_result(DOCS / DATA / f"{name}.json") for name in ("learned", "noise", "options")}
+RESULTS = {
+    path.stem: result
+    for path in sorted((DOCS / DATA).glob("*.json"))
+    if isinstance(result := read_data(path), CampaignResult)
+}
 
 
 def test_the_committed_cards_are_what_the_data_render_to():

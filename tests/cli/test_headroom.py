@@ -84,8 +84,8 @@ def test_a_command_that_uses_one_of_several_processors_names_jobs(run, tmp_path,
 
 
 def test_a_time_chooses_the_number_of_generations_and_says_so(run, tmp_path, monkeypatch):  # noqa: F811
-    def estimate(tasks, *, method, settings, seed):
-        stages = {"setup": 1.0, "filter": 0.1 * settings.generations, "evaluate": 0.4 * settings.generations}
+    def estimate(tasks, *, method, settings, seed, jobs):
+        stages = {"setup": 1.0, "filter": 0.1 * settings.generations, "evaluate": 0.4 / jobs * settings.generations}
         return Estimate(stages, 2**20, settings.generations, settings.population, "cpu", "looped")
 
     monkeypatch.setattr("evomal.runs.estimates.estimate", estimate)
@@ -94,6 +94,8 @@ def test_a_time_chooses_the_number_of_generations_and_says_so(run, tmp_path, mon
     code, out, err = run("search", *TASK, *changes, "--time", "2.1s", "--out", tmp_path / "run", "--json")
     assert (code, len(json.loads(out)["history"])) == (0, 2)
     assert err.splitlines()[0] == "evomal: about 2 generations of 4 candidates fit into 2.1s"
+    code, out, err = run("search", *TASK, *changes, "--time", "2.21s", "--dry-run", "--jobs", "2")
+    assert (code, "4 generations of 4" in out) == (0, True)
     code, out, err = run("search", *TASK, *changes, "--time", "1s", "--dry-run")
     assert (code, "1 generation of 4" in out) == (0, True)
     short = "fit into 1s, which is too short for a search: it will take about 1.5 s\n"

@@ -6,12 +6,13 @@ from typing import ClassVar
 
 import pytest
 
-from evomal.engine import Engine
+from evomal.engine import Engine, EngineSettings
 from evomal.errors import InputError
 from evomal.losses.loss import WeightedTree
-from evomal.methods import METHODS
+from evomal.methods import METHODS, method_named
 from evomal.methods.baseline import strong_rivals
 from evomal.methods.rungs import Ladder
+from evomal.runs import estimates
 from evomal.runs.estimates import estimate
 from evomal.runs.run_loop import search
 from evomal.settings import SearchSettings
@@ -129,6 +130,18 @@ def test_what_is_timed_is_the_tasks_own_loss(stage, preset, monkeypatch):
     settings = SearchSettings.preset(preset, population=4, generations=1, device="cpu")
     estimate(classification(), method="evomal", settings=settings)
     assert timed == {"mul(-1, mul(y, log(f)))"}
+
+
+def test_jobs_divide_the_trainings_among_the_processors(monkeypatch):
+    monkeypatch.setattr(estimates, "processors", lambda: 4)
+    seconds = {"setup": 1.0, "rivals": 6.0, "filter": 2.0, "evaluate": 12.0, "final": 6.0}
+    for jobs, threads, shares in ((1, 1, 1), (3, 1, 3), (8, 1, 4), (4, 2, 2), (2, 4, 1)):
+        engine = Engine(regression(), seed=0, settings=EngineSettings(device="cpu", threads=threads))
+        probe = estimates._Probe(engine, method_named("evomal"), 0, jobs)
+        found = probe.estimate(seconds, SimpleNamespace(population=2, generations=3))
+        expected = {name: taken / (1 if name in ("setup", "filter") else shares) for name, taken in seconds.items()}
+        assert found.stages == expected
+        assert found.seconds == pytest.approx(3.0 + 24.0 / shares)
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from evomal.methods.rungs import Ladder, spaced_rates
 from evomal.runs import RunStore, find_runs
 from evomal.runs.finals import Final
 from evomal.runs.finals_trainer import FinalsTrainer
-from evomal.runs.leads import Scores, paired_lead
+from evomal.runs.leads import Scores, lead_on_other_rows, paired_lead
 from evomal.runs.measured_rivals import Headroom
 from evomal.runs.run_loop import search
 from evomal.tasks import task as task_module
@@ -171,8 +171,9 @@ def test_leads_are_measured_without_each_block_of_rows_too(finished, tmp_path, m
     assert half > result.final.lead[1]
     headroom = result.headroom
     own, rival = headroom.last("mse"), headroom.last(headroom.best_rival)
-    assert headroom.noise > paired_lead(*rival.beside(own))[1]
-    assert "differences by seed and row" in str(headroom).replace("\n", " ")
+    half, with_others = paired_lead(*rival.beside(own))[1], lead_on_other_rows(*rival.beside(own))[1]
+    assert headroom.noise == half < with_others
+    assert f"; ± {with_others:.2g} with other rows" in str(headroom).replace("\n", " ")
     assert find_runs(folder)[0].final == result.final, "read back alike"
 
 
@@ -181,7 +182,7 @@ def test_with_new_splits_for_every_seed_no_block_is_left_out(tmp_path):
     with RunStore.read(tmp_path) as store:
         assert not any(trial.left_out for trial in store.trials())
     assert result.final.lead_on_other_rows is None
-    assert "by seed and row" not in str(result.headroom).replace("\n", " ")
+    assert "with other rows" not in str(result.headroom).replace("\n", " ")
 
 
 def test_the_best_loss_is_the_one_that_was_trained(finished):

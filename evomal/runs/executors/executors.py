@@ -177,7 +177,7 @@ class EngineRunner:
 
 
 def _steps_of(job: tuple[Stage, int | None, Sequence[Any]]) -> int:
-    """The training steps of a candidate on its rung; 0 if it is not trained on one."""
+    """The training steps of a candidate on its rung, for each task; 0 if it is not trained on one."""
     stage, _, arguments = job
     if stage != "try_rates":
         return 0
@@ -233,7 +233,7 @@ class PoolExecutor:
                 raise DeviceError(result.sentence)
             results[index] = result
             if report is not None:
-                report(name, _steps_of(jobs[index]) or steps)
+                report(name, _steps_of(jobs[index]) * len(self._tasks) or steps)
         return results
 
     def record(self) -> dict[str, Any]:

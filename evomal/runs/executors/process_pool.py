@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib.externals.loky import process_executor
-from joblib.externals.loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
+from joblib.externals.loky.process_executor import BrokenProcessPool, ProcessPoolExecutor
 
 from evomal.errors import DeviceError, EvomalError
 from evomal.runs.callbacks import SearchListener
@@ -162,7 +162,7 @@ class ProcessPool(SpeakingPool):
             place.executor = ProcessPoolExecutor(1, initializer=begin_worker, initargs=(os.getpid(),))
         try:
             call: Future[Any] = place.executor.submit(_answer, self._setup, content)
-        except TerminatedWorkerError:  # it was killed while it had nothing to do
+        except BrokenProcessPool:  # it was killed while it had nothing to do
             self._kill(place)
             self._submit(place)
             return False
@@ -183,7 +183,7 @@ class ProcessPool(SpeakingPool):
         try:
             answer: list[Any] = call.result()
             return answer
-        except TerminatedWorkerError as error:
+        except BrokenProcessPool as error:  # also where a result cannot be read
             reason = "its process was killed" if "SIGKILL" in str(error) else "its process died"
         except MemoryError:
             reason = "its process ran out of memory"
@@ -204,8 +204,9 @@ class ProcessPool(SpeakingPool):
         used = sum(one.is_used for one in self._places)
         if not used:
             self._description = None
-            raise EvomalError(f"no worker process could be started: {answer.reason}")
-        left = "" if place.is_used else f"; {used} of {self.size} worker processes are left"
+            error = DeviceError if isinstance(answer.reason, DeviceError) else EvomalError
+            raise error(f"no worker process could be started: {answer.reason}")
+        left = "" if place.is_used else f"; {used} of {self.size} worker processes {'is' if used == 1 else 'are'} left"
         self._say(f"a worker process was lost before it was ready: {answer.reason}{left}")
         return False
 

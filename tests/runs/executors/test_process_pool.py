@@ -196,7 +196,7 @@ def test_a_process_without_room_is_not_started_for_ever(tmp_path):
     with ProcessPool(2, threads=1, listener=listener) as pool:
         pool.prepare(Crowded, folder=tmp_path)
         lost = "a worker process was lost before it was ready: its process ran out of memory"
-        assert listener.said == [lost, f"{lost}; 1 of 2 worker processes are left"]
+        assert listener.said == [lost, f"{lost}; 1 of 2 worker processes is left"]
         assert dict(pool.run(["work"] * 5)) == dict.fromkeys(range(5), "built")
         # The only process is lost with a job, and the next one has room.
         assert dict(pool.run(["work", "leave", "work"])) == {

@@ -221,6 +221,17 @@ def test_seeds_are_divided_only_where_that_changes_no_bit(device, is_local, seed
     assert {count for row in pool.given for count in row} == {seeds}
 
 
+def test_the_steps_of_several_tasks_are_those_of_one_process():
+    engine = EngineSettings(device="cpu", meta_steps=1, training_steps=5)
+    tasks = [regression(), regression()]
+    losses = [WeightedTree(Expression.parse(text), None) for text in ("square(sub(y, f))", "abs(sub(y, f))")]
+    columns = losses, [Rung(5, (0, 1))] * 2, [(1.0,)] * 2
+    pooled, local = Counted(), Counted()
+    PoolExecutor(Computing(2), tasks, seed=0, settings=engine, trained_in=[]).run("try_rates", *columns, report=pooled)
+    LocalExecutor(Engine(tasks, seed=0, settings=engine)).run("try_rates", *columns, report=local)
+    assert pooled.steps == local.steps == 2 * 2 * 2 * 5
+
+
 class Counted:
     """Adds up the steps that are reported."""
 
