@@ -332,6 +332,22 @@ def test_an_interrupted_search_is_resumed_to_the_same_record(finished, tmp_path,
     assert (tmp_path / "best.json").read_bytes() == (finished[0] / "best.json").read_bytes()
 
 
+def test_a_search_of_the_version_before_is_resumed_within_its_final_as_it_began(finished, tmp_path, monkeypatch):
+    """Its record has no costs without blocks of rows, neither before nor after."""
+    with monkeypatch.context() as before:
+        before.setattr("evomal.runs.database.VERSION", 3)
+        whole = run(tmp_path / "whole")
+        with pytest.raises(StoppedError):
+            run(tmp_path / "stopped", listener=StoppingListener("final"))
+    resumed = run(tmp_path / "stopped")
+    assert resumed.final == whole.final
+    assert resumed.final.lead_on_other_rows is None
+    assert resumed.final.lead == pytest.approx(finished[1].final.lead)
+    with RunStore.read(tmp_path / "stopped") as one, RunStore.read(tmp_path / "whole") as other:
+        assert one.dump() == other.dump()
+        assert not any(trial.left_out for trial in one.trials())
+
+
 def test_weights_of_those_that_reach_the_rung_are_tuned(tmp_path, monkeypatch):
     optimise, tuned = Engine.optimise, []
     monkeypatch.setattr(
