@@ -128,8 +128,7 @@ def _page(leads: Sequence[_Lead]) -> Iterator[str]:
     )
     yield from paragraph(
         "The known loss is the one that was best in the final, of those that searches of its version knew; another one "
-        "may be better on test. Nothing here is out of sample: the rule was decided on with these data, but for "
-        "searches that are newer than it (docs/decisions.md)."
+        "may be better on test. The rule was decided on with most of these data; docs/decisions.md says what is newer."
     )
     yield from ("## When to recommend a learned loss", "")
     yield from paragraph(
