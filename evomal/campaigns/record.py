@@ -53,8 +53,6 @@ class Provenance(FrozenModel):
 
 
 FinalOn = Literal["own rows", "new splits", "rows of the search"]
-"""Validation rows that only the final used, splits drawn anew for every training, or the rows that also chose the
-losses."""
 
 
 class SearchCell(FrozenModel):
@@ -83,7 +81,7 @@ class SearchCell(FrozenModel):
     lead: tuple[FiniteFloat, FiniteFloat] | None = None
     """The lead over that rival on validation, and half its interval; None if a training diverged."""
     final_on: FinalOn | None = None
-    """What its final was judged on; None without a final."""
+    """Rows that only its final used, splits drawn anew for each training, or rows that also chose the losses."""
     half_on_other_rows: FiniteFloat | None = None
     """Half of the interval that allows for other validation rows as well; None where that is not known."""
     headroom: dict[str, FiniteFloat | None] = {}

@@ -307,10 +307,8 @@ class _Search:
             self._evaluator.remember(candidates)
             self._strategy.tell(candidates)
             self._candidates += candidates
-        self._final = final_of(
-            self._candidates, combined(store.trials(), self._settings.across_tasks), seeds=self._settings.final_seeds,
-            lr=common_lr(self._settings, self._tasks),
-        )  # fmt: skip
+        trials, lr = combined(store.trials(), self._settings.across_tasks), common_lr(self._settings, self._tasks)
+        self._final = final_of(self._candidates, trials, seeds=self._settings.final_seeds, lr=lr)
         remove_unfinished(store.path.with_name(BEST_NAME))
         if recorded:
             self._save_best()  # the process may have been killed between record and file
