@@ -180,7 +180,8 @@ def _unlike_test(comparison: Comparison) -> list[str]:
     The error of a mean over rows is the one on test, for as many rows as validation has. As a few large costs decide
     that error, the mean must also lie outside of those of all blocks of test rows. In simulations (4 000 pairs of parts
     of 88 to 8 000 rows, drawn alike) at most 1 in 500 is noted for normal errors, their squares, log-normal costs and
-    error rates, and 1 in 40 to 75 for the squares of Student's t with three degrees of freedom, which have no variance.
+    error rates, and 1 in 40 to 75 for the squares of Student's t with three degrees of freedom, which have no variance
+    (a script that is not in the repository).
     """
     validation_rows, test_rows = (_rows(comparison, part) for part in ("validation", "test"))
     if not validation_rows or not test_rows:
