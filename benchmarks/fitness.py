@@ -2,7 +2,7 @@
 
 The pool are distinct losses of the first generations of a short search. The truth of a loss is its test cost after 2
 000 steps, the mean of 5 fresh seeds, at the best of nine learning rates on validation (2 other seeds). Every loss is
-also trained at seven learning rates with twelve seeds, each on a split of its own where rows are exchangeable, and
+also trained at seven learning rates with `--seeds` seeds, each on a split of its own where rows are exchangeable, and
 judged on validation after the steps of every rung. From these costs follows what any rungs would have said: Kendall's τ
 with the truth over the whole pool and among the fitness's own top fifty, and how good the losses are that it puts into
 its top tenth (their mean place in the truth: 0.05 would be perfect, 0.5 chance), with the training steps that it took.
@@ -43,7 +43,7 @@ from evomal.tasks.task import Task
 TOP = 50
 DRAWS = 20
 RATES = spaced_rates(7)
-SEEDS = tuple(range(800_001, 800_013))
+FIRST_SEED = 800_001
 PAPER_STEPS = 500
 TRUTH_RATES = 9
 REPEATED = 1000  # added to the seeds, and to the first split, of each further truth
@@ -166,24 +166,24 @@ def truth_of(engine: Engine, losses: list[WeightedTree], number: int) -> list[fl
     return [sum(task.metric.cost(next(tested)[0].test) for _ in TEST_SEEDS) / len(TEST_SEEDS) for _ in losses]
 
 
-def costs_of(engine: Engine, losses: list[WeightedTree], horizons: Sequence[int]) -> list[Any]:
+def costs_of(engine: Engine, losses: list[WeightedTree], horizons: Sequence[int], seeds: int) -> list[Any]:
     """Validation costs by loss, horizon, seed and learning rate."""
     task = engine.tasks[0]
     matched = engine.try_rates(losses, [Rung(1, TUNING_SEEDS[:1])] * len(losses), [(1.0,)] * len(losses))
     trials = [
-        Trial(loss, rate * task.recipe.lr, seed, found.factor, number + 1 if task.exchangeable else 0)
+        Trial(loss, rate * task.recipe.lr, FIRST_SEED + number, found.factor, number + 1 if task.exchangeable else 0)
         for loss, found in zip(losses, matched, strict=True)
-        for number, seed in enumerate(SEEDS)
+        for number in range(seeds)
         for rate in RATES
     ]
     scores = engine.run_trials(trials, horizons=horizons)
     values = np.array([[task.metric.cost(score.validation) for score in row] for row in scores])
-    values = np.where(np.isfinite(values), values, math.inf).reshape(len(losses), len(SEEDS), len(RATES), len(horizons))
+    values = np.where(np.isfinite(values), values, math.inf).reshape(len(losses), seeds, len(RATES), len(horizons))
     return [[[[float(f"{x:.6g}") for x in d] for d in c] for c in b] for b in values.transpose(0, 3, 1, 2)]
 
 
 def measured(
-    name: str, count: int, device: str, folder: str, horizons: Sequence[int], *, of: str = "admissible", truths: int = 2
+    name: str, count: int, device: str, folder: str, horizons: Sequence[int], *, of: str, truths: int, seeds: int
 ) -> dict[str, Any]:
     """The truths and all costs of a pool."""
     task = TASKS[name]()
@@ -201,7 +201,7 @@ def measured(
         "truths": [truth_of(engine, losses, number) for number in range(truths)],
         "paper": [found.value for found in trained],
         "horizons": list(horizons),
-        "costs": costs_of(engine, losses, horizons),
+        "costs": costs_of(engine, losses, horizons, seeds),
     }
 
 
@@ -232,9 +232,9 @@ def ranked(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> list[Ranked]
         return Ranked(name, *map(float, np.mean(rows, axis=0)), steps)
 
     rows = [row("the paper's", [agreement(np.argsort(found["paper"]).tolist(), truth)], PAPER_STEPS)]
-    orders = [draws.permutation(len(SEEDS)) for _ in range(DRAWS)]
+    costs = np.array(found["costs"])
+    orders = [draws.permutation(costs.shape[2]) for _ in range(DRAWS)]
     for name, ladder in ladders.items():
-        costs = np.array(found["costs"])
         ranks = [ladder.ranked(costs[:, :, order], found["horizons"]) for order in orders]
         rows.append(row(name, [agreement(order, truth) for order, _ in ranks], ranks[0][1] / len(truth)))
         if any(refused := found.get("inadmissible", ())):
@@ -302,6 +302,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--pool", choices=POOLS, default="admissible", help="the losses that are ranked")
     parser.add_argument("--truths", type=int, default=2, help="how often the truth is measured")
+    parser.add_argument("--seeds", type=int, default=12, help="seeds of the trainings that fitnesses are drawn from")
     parser.add_argument("--presets", action="store_true", help="only the rungs of the presets, none of 2 000 steps")
     parser.add_argument("--folder", help="an empty folder for the record of the pool's search")
     parser.add_argument("--out", type=Path, help="where to keep the costs")
@@ -320,7 +321,7 @@ def main() -> None:
         every = [
             measured(
                 options.task, options.count, options.device, options.folder, horizons,
-                of=options.pool, truths=options.truths,
+                of=options.pool, truths=options.truths, seeds=options.seeds,
             )
         ]  # fmt: skip
         if options.out is not None:
