@@ -178,6 +178,7 @@ class TrialStack:
         self._groups = groups
         if self._pool is None and any(group.rows is not None for group in groups):
             self._pool = joined_parts(self.setup.data)
+            self.step.forget()  # a captured step reads its batches from the training part
         self._losses.load(self._in_places(lambda member: member.loss, None))
         factors = torch.tensor(self._in_places(lambda member: member.factor, 1.0), dtype=torch.float64)
         self._factors.copy_(factors.view(-1, 1, 1))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from evomal.engine import Engine, EngineSettings, Trial, train
+from evomal.engine import Engine, EngineSettings, Rung, Trial, train
 from evomal.engine.row_losses import tree_of
 from evomal.errors import InputError
 from evomal.losses import CATALOGUE, CrossEntropyLoss, ExpressionLoss
@@ -246,6 +246,20 @@ def test_on_cuda_trials_come_to_what_they_do_on_the_cpu(mode, optimizer):
     )
     for (one,), (other,) in zip(expected, found, strict=True):
         assert other.test == pytest.approx(one.test, rel=1e-2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_a_step_that_was_captured_on_the_own_split_does_not_serve_other_splits():
+    task = regression()
+    rungs = [Rung(30, (0,), splits) for splits in ((), (1,), (), (2,))]
+    expected, found = (
+        [runner.try_rates(TREES, [rung] * len(TREES), [(0.4, 1.0)] * len(TREES)) for rung in rungs]
+        for device in ("cpu", "cuda")
+        for runner in [Engine(task, seed=0, settings=EngineSettings(device=device, training_steps=30, meta_steps=1))]
+    )
+    for scores, others in zip(expected, found, strict=True):
+        for one, other in zip(scores, others, strict=True):
+            assert [*map(other.mean, other.costs)] == pytest.approx([*map(one.mean, one.costs)], rel=1e-2)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
