@@ -241,7 +241,7 @@ def ranked(found: dict[str, Any], ladders: Mapping[str, Ladder]) -> list[Ranked]
             last = [sorted(order, key=lambda loss: refused[loss]) for order, _ in ranks]
             rows.append(row(f"{name}, inadmissible ones last", [agreement(one, truth) for one in last], rows[-1].steps))
     if len(truths) > 1:
-        others = (truths.sum(0) - truths) / (len(truths) - 1)
+        others = [np.delete(truths, number, 0).mean(0) for number in range(len(truths))]
         again = [agreement(np.argsort(one).tolist(), rest) for one, rest in zip(truths, others, strict=True)]
         trials = TRUTH_RATES * len(TUNING_SEEDS) + len(TEST_SEEDS)
         rows.append(row("one truth, beside the mean of the others", again, trials * STEPS))
