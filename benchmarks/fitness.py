@@ -262,7 +262,8 @@ def write_table(
     every: Sequence[dict[str, Any]], ladders: Mapping[str, Ladder], commit: str, notes: Sequence[str], path: Path
 ) -> None:
     """Write the data of a page in docs/results; all costs must be of pools of one kind."""
-    (pool,), (truths,) = {found["pool"] for found in every}, {len(found["truths"]) for found in every}
+    (pool,), counts = {found["pool"] for found in every}, sorted({len(found["truths"]) for found in every})
+    truths, number = (str(counts[0]),) * 2 if len(counts) == 1 else (f"{counts[0]} to {counts[-1]}", "N")
     options = "" if pool == "admissible" else f" --pool {pool} --presets"
     by_task = {found["task"]: {row.name: row for row in ranked(found, ladders)} for found in every}
     titles = {
@@ -284,7 +285,7 @@ def write_table(
         "each with other seeds and, where rows are exchangeable, other splits. In each cell: Kendall's τ over all "
         "losses; τ among the fitness's own top fifty; mean place, in the truth, of its top tenth "
         "(0.05: perfect, 0.5: chance).",
-        command=f"python benchmarks/fitness.py --task TASK{options} --truths {truths} --folder DIR --out FILE",
+        command=f"python benchmarks/fitness.py --task TASK{options} --truths {number} --folder DIR --out FILE",
         commit=commit,
         hardware="; ".join(dict.fromkeys(found["hardware"] for found in every)),
         n=f"{len(every[0]['losses'])} losses on each task; means over {DRAWS} draws of the seeds (the paper's: "

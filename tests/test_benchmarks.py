@@ -128,10 +128,14 @@ def test_a_table_of_the_fitness_has_pools_of_one_kind(monkeypatch: pytest.Monkey
     assert table.rows[0][2].startswith("-1.00, -1.00")
     assert table.rows[1][3].startswith("1.00, 1.00")
     assert "--pool all --presets --truths 3 " in table.command
+    fewer = {**exact, "truths": exact["truths"][:2]}
+    fitness.write_table([found, fewer], ladders, "c", [], tmp_path / "t.json")
+    table = MeasuredTable.model_validate_json((tmp_path / "t.json").read_text())
+    assert "the mean of 2 to 3 such measurements" in table.about
+    assert "--truths N " in table.command
     assert table.n.startswith("4 losses")
-    for other in ({"pool": "admissible"}, {"truths": found["truths"][:2]}):
-        with pytest.raises(ValueError, match="too many values"):
-            fitness.write_table([found, {**found, **other}], ladders, "c", [], tmp_path / "u.json")
+    with pytest.raises(ValueError, match="too many values"):
+        fitness.write_table([found, {**found, "pool": "admissible"}], ladders, "c", [], tmp_path / "u.json")
 
 
 def test_the_pool_of_all_trees_has_losses_that_a_search_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
