@@ -11,9 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+import evomal
 from evomal.campaigns import cells, figures, read_campaign, read_result, run_campaign
 from evomal.campaigns.cells import CellRunner, OutOfTimeError, PlannedComparison, PlannedSearch, TimeLimit
 from evomal.campaigns.running import planned
@@ -309,6 +311,22 @@ def test_a_record_of_an_earlier_version_is_not_taken_for_one_of_this(file, whole
     later = dataclasses.replace(old, folder=tmp_path / "old", settings=settings)
     with pytest.raises(InputError, match="its record is of an earlier version, with scaled_to 'baseline': set that in"):
         later.run(None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "hardships", "place"),
+    [(100, {}, "new splits"), (100, {"outliers": 0.3}, "rows of the search"), (10_000, {"outliers": 0.3}, "own rows")],
+)
+def test_a_search_tells_which_rows_its_final_was_on(tmp_path, rows, hardships, place):
+    x = np.random.default_rng(0).normal(size=(rows, 3))
+    task = evomal.Task.from_arrays(
+        x, x[:, 0], model=lambda: torch.nn.Linear(3, 1), kind="regression", hardships=evomal.Hardships(**hardships)
+    )
+    settings = evomal.SearchSettings.preset(
+        "quick", population=6, generations=1, first_trees=20, islands=1, training_steps=4, rungs=(1.0,),
+        rung_seeds=(1,), finalists=2, final_seeds=2, final_steps=4, filters=("symbolic",), device="cpu",
+    )  # fmt: skip
+    assert PlannedSearch("own", "evomal", "quick", 0, settings, {}, tmp_path / "run").run(task).final_on == place
 
 
 def test_a_search_that_fails_does_not_stop_the_others(file, tmp_path, monkeypatch):

@@ -32,6 +32,17 @@ def test_a_card_has_one_row_for_each_task_of_each_campaign():
     assert "learned there" not in rows[1] + rows[2]
 
 
+def test_a_card_has_no_tasks_whose_learning_rates_were_not_tuned():
+    def untuned(task):
+        kept = [row for row in task.comparison.rows if task.name != "mnist-60" or row.variant == "plain"]
+        return task.model_copy(update={"comparison": task.comparison.model_copy(update={"rows": tuple(kept)})})
+
+    noise = RESULTS["noise"]
+    (card,) = zoo_cards({"noise": noise.model_copy(update={"tasks": tuple(map(untuned, noise.tasks))})}).values()
+    assert len([line for line in card.splitlines() if line.startswith("| MNIST")]) == 2
+    assert "MNIST, 60 %" not in card.split("## Measured")[1]
+
+
 @pytest.mark.parametrize(("is_measured", "has_section"), [(False, True), (True, False)])
 def test_a_card_needs_a_section_and_a_measured_loss(tmp_path, monkeypatch, is_measured, has_section):
     loss = evomal.load_loss("zoo:noisy-digits") if is_measured else evomal.ExpressionLoss("abs(sub(y, f))")

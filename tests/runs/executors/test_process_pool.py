@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from evomal.engine import device_memory
-from evomal.errors import EvomalError, InputError
+from evomal.errors import DeviceError, EvomalError, InputError
 from evomal.methods import Failure
 from evomal.runs.executors.process_pool import ProcessPool
 from tests.processes import begun, is_alive
@@ -109,11 +109,32 @@ class Runner:
             raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nSearch for it")
         return "another process"
 
+    def unreadable(self):
+        return Unreadable()
+
     def process(self):
         return os.getpid()
 
     def refused(self):
         raise InputError("lr must be more than 0 but got 0")
+
+
+def refuse_to_be_read():
+    raise ValueError("this is read in workers only")
+
+
+class Unreadable:
+    """An answer that raises an error where it is read."""
+
+    def __reduce__(self):
+        return refuse_to_be_read, ()
+
+
+class WithoutGpu(Runner):
+    """Its GPU fails before it is built."""
+
+    def __init__(self, *, folder):
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nSearch for it")
 
 
 class Crowded(Runner):
@@ -189,6 +210,26 @@ def test_of_a_job_that_is_given_up_is_known_if_a_gpu_failed(tmp_path):
     assert found[0] == "first"
     assert found[1] == Failure("the GPU failed: CUDA error: unspecified launch failure (2 times)")
     assert [found[index].is_of_device for index in (1, 2)] == [True, False]
+
+
+def test_an_answer_that_cannot_be_read_is_a_lost_process(tmp_path):
+    with ProcessPool(1, threads=1) as pool:
+        pool.prepare(Runner, "first", folder=tmp_path)
+        assert dict(pool.run(["unreadable", "work"])) == {0: Failure("its process died (2 times)"), 1: "first"}
+
+
+def test_a_gpu_that_fails_while_processes_start_is_said(tmp_path):
+    listener = Listener()
+    failure = "the GPU failed: CUDA error: unspecified launch failure"
+    with ProcessPool(2, threads=1, listener=listener) as pool:
+        with pytest.raises(DeviceError, match=f"^no worker process could be started: {failure}$"):
+            pool.prepare(WithoutGpu, folder=tmp_path)
+        assert listener.said
+        assert all(
+            sentence.startswith(f"a worker process was lost before it was ready: {failure}")
+            for sentence in listener.said
+        )
+        assert pool.prepare(Runner, "later", folder=tmp_path)["text"] == "later"
 
 
 def test_a_process_without_room_is_not_started_for_ever(tmp_path):
