@@ -56,7 +56,8 @@ def test_the_card_of_a_loss_shows_what_was_measured(tmp_path, run):  # noqa: F81
     assert "on both tables that were tried it has more errors than known losses" in " ".join(out.split())
     text = (tmp_path / "zoo_noisy-digits-card.md").read_text()
     assert "| MNIST, 60 % wrong labels: error rate (%) | ce 12.19 |" in text
-    assert "evomal transfer --loss zoo:noisy-digits --to TASK" in text
+    assert "to another task: evomal transfer --loss zoo:noisy-digits --to TASK" in text
+    assert "not transferred yet" not in out
     assert "<th>this loss</th>" in (tmp_path / "zoo_noisy-digits-card.html").read_text()
 
 

@@ -136,7 +136,8 @@ class Card:
 
     def transfer_sentence(self) -> str:
         """Says how to transfer the loss, for a card without a transfer."""
-        return f"not transferred yet: evomal transfer --loss {self._quoted_file()} --to TASK --out ."
+        how = f"evomal transfer --loss {self._quoted_file()} --to TASK --out ."
+        return f"to another task: {how}" if is_zoo_name(self.file) else f"not transferred yet: {how}"
 
     def markdown(self, figure: str | None = None) -> str:
         """Returns the card as Markdown; `figure` is the path of the figure, relative to the Markdown file."""
