@@ -137,7 +137,8 @@ def _page(leads: Sequence[_Lead]) -> Iterator[str]:
         "loss comes to, and 0 for each that it does not; the mean over sets of data of the means over their searches, "
         "with Student's 95 % interval over sets, and the lowest of these means. Positive is better. The interval over "
         "seeds and rows is that of the record, else reckoned from the test rows; where that is not possible, the one "
-        "over seeds decides."
+        "over seeds decides. Tasks with the same inputs and other labels, as those of MNIST, count as sets of their "
+        "own, so intervals may be too narrow."
     )
     for place, title in _FINALS.items():
         if some := [one for one in leads if one.cell.final_on == place]:
