@@ -308,7 +308,7 @@ class PlannedComparison:
 def _found_loss(one: PlannedSearch, task: Task) -> ComparedLoss | None:
     loss, cell = find_loss(one.folder / BEST_NAME), one.cell
     formula = None if cell is None else cell.formula
-    return None if loss is None else ComparedLoss.of(resolve_loss(loss, task), formula)
+    return None if loss is None else ComparedLoss.of(resolve_loss(loss, task), formula, task=task)
 
 
 class OutOfTimeError(Exception):

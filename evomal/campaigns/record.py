@@ -238,15 +238,20 @@ class MeasuredTask(FrozenModel):
         return [statistics.fmean(costs) for costs in self.costs(contestant, self.variant)]
 
     def recommended_means(self, contestant: str) -> list[float] | None:
-        """The mean test cost of what each search recommends; None where searches recommend nothing."""
+        """The mean test cost of what each search recommends; None where that is nothing, or was not compared."""
         cells = self.searches_of(contestant)
-        if not cells or any(cell.recommended is None for cell in cells):
+        if not cells or any(cell.recommended is None for cell in cells) or self.recommended_only(contestant):
             return None
         own = self.search_means(contestant)
         return [
             mean if cell.recommended == LEARNED else self.mean(str(cell.recommended))
             for mean, cell in zip(own, cells, strict=True)
         ]
+
+    def recommended_only(self, contestant: str) -> list[str]:
+        """The known losses that searches recommend and the comparison does not have: they try more than it may list."""
+        advised = {cell.recommended for cell in self.searches_of(contestant)} - {None, LEARNED, *self.known_losses}
+        return sorted(map(str, advised))
 
     def worst_recommended(self, contestant: str) -> tuple[str, int]:
         """The loss of highest mean test cost among those that the searches recommend, as a row and a place in it."""

@@ -123,9 +123,11 @@ def _summary_cells(task: MeasuredTask) -> Iterator[tuple[str, ...]]:
     for name in names:
         means, advised = task.search_means(name), task.recommended_means(name)
         learned = sum(cell.recommended == LEARNED for cell in task.searches_of(name))
-        used = (
-            "" if advised is None else f"{_median(advised, task)}, {value_text(max(advised), task)} ({learned} learned)"
-        )
+        if advised is None:
+            missing = ", ".join(task.recommended_only(name))
+            used = missing and f"not compared: {missing}"
+        else:
+            used = f"{_median(advised, task)}, {value_text(max(advised), task)} ({learned} learned)"
         to_best = difference_text(task.difference(name, best), task)
         to_baseline = difference_text(task.difference(name, baseline), task)
         each = " ".join(_each_search(name, task))

@@ -1,5 +1,6 @@
 """`evomal compare` and `evomal transfer`."""
 
+import contextlib
 import dataclasses
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -28,7 +29,7 @@ from evomal.cli.options import (
     with_options,
 )
 from evomal.cli.task_specs import given_command, task_from_spec
-from evomal.errors import InputError
+from evomal.errors import EvomalError, InputError
 
 if TYPE_CHECKING:
     from evomal.cli.display import TerminalDisplay
@@ -176,6 +177,8 @@ def _show(result: "Result", out: Path | None, *, as_json: bool) -> None:
     from evomal.verdict.tables import comparison_text
 
     result = dataclasses.replace(result, command=given_command())
+    if out is not None and (earlier := _earlier(result, out)):
+        echo(f"evomal: replaced {earlier}", err=True)
     files = [] if out is None else write_result(result, out)
     if as_json:
         echo_json(result.to_dict())
@@ -185,6 +188,21 @@ def _show(result: "Result", out: Path | None, *, as_json: bool) -> None:
         echo(*([name, *lines, ""] if name else lines))
     if files:
         echo(f"files: {', '.join(map(str, files))}")
+
+
+def _earlier(result: "Result", out: Path) -> str:
+    """The file of another result that a folder holds, for a sentence; empty if there is none, or it is the same."""
+    from evomal.runs.canonical import canonical
+    from evomal.verdict.folder import read_result
+
+    with contextlib.suppress(EvomalError):
+        found = read_result(type(result), out)
+        if found is None:
+            return ""
+        texts = {canonical(dataclasses.replace(one, command=None).to_dict()) for one in (found, result)}
+        if len(texts) == 1:
+            return ""
+    return f"{out / result.file_name}.json, which was of another command or is damaged; its trainings are kept"
 
 
 def _methods(values: list[str] | None) -> list[str]:

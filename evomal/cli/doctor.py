@@ -5,6 +5,7 @@ import os
 import platform
 import textwrap
 import time
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -120,11 +121,16 @@ def _gradient(value: Any, logits: Any) -> Any:
 
 
 def _data(folder: Any) -> dict[str, Any]:
-    from evomal.tasks.datasets import DATASETS, data_folder
+    from evomal.tasks.datasets import DATASETS, SOURCES, data_folder
     from evomal.tasks.datasets.registry import missing_files
 
     places = {name: not missing_files(name, folder) for name in DATASETS}
-    return {"folder": str(data_folder(folder)), "found": places}
+    own = {name: [str(path) for path in missing_files(name, folder)] for name in DATASETS if not SOURCES[name]}
+    return {
+        "folder": str(data_folder(folder)),
+        "found": places,
+        "to_be_put": {name: own[name] for name in own if own[name]},
+    }
 
 
 def _missing_libraries() -> dict[str, list[str]]:
@@ -148,7 +154,9 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append("  none: losses are computed by torch operations, which is slower for large outputs")
     lines += ["", f"Data in {found['data']['folder']}"]
     for name, is_there in found["data"]["found"].items():
-        lines.append(f"  {name}: {'found' if is_there else f'missing: evomal data fetch {name}'}")
+        put = found["data"]["to_be_put"].get(name)  # of a dataset that has no public source
+        remedy = f"evomal data fetch {name}" if put is None else f"put {Path(put[0]).name} into {Path(put[0]).parent}"
+        lines.append(f"  {name}: {'found' if is_there else f'missing: {remedy}'}")
     lines += ["", "Extras"]
     for extra, missing in found["extras"].items():
         state, remedy = f"without {', '.join(missing)}:", f"pip install 'evomal[{extra}]'"

@@ -1,4 +1,4 @@
-"""What a user's model and metric compute for a few rows, so that a record shows that their code was changed."""
+"""What a user's model, metric and loss compute for a few rows, so that a record shows that their code was changed."""
 
 import contextlib
 import math
@@ -6,16 +6,21 @@ import math
 import torch
 from torch import nn
 
-from evomal.randomness import isolated_numpy, isolated_torch
+from evomal.engine.resolve import copied, initial_model
+from evomal.engine.row_losses import RowLoss
+from evomal.engine.rows import RowRule
+from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.inputs import called, first
 from evomal.tasks.metrics import Metric
 from evomal.tasks.model_trials import evaluating
+from evomal.tasks.parts import Part
 from evomal.tasks.task import Task
 
 BEHAVIOUR = ("model_outputs", "metric_value")
 """What may be recorded of a task's behaviour."""
 _ROWS = 64
 _DIGITS = 3  # other machines and other numbers of threads change the seventh
+_SCALES = (0.1, 1.0, 10.0, 100.0)  # of the outputs, as losses may differ far out only
 
 
 def behaviour(task: Task, module: nn.Module) -> dict[str, str]:
@@ -46,6 +51,30 @@ def behaviour(task: Task, module: nn.Module) -> dict[str, str]:
             found["model_outputs"] = _text(float(outputs.double().square().mean().sqrt()))
         if is_own_metric:
             found["metric_value"] = _text(task.metric(outputs, part.targets[:rows], weights=weights))
+    return found
+
+
+def loss_values(loss: nn.Module, task: Task) -> list[str]:
+    """Returns what a loss and its gradient come to for a few training rows and outputs of several sizes, in few digits.
+
+    What raises is left out, as with `behaviour`.
+    """
+    found: list[str] = []
+    with contextlib.suppress(Exception, SystemExit), torch.inference_mode(False), torch.enable_grad():
+        model, rows = initial_model(task, 0), min(_ROWS, len(task.train.targets))
+        weights = None if task.train.weights is None else task.train.weights[:rows]
+        part = Part(first(task.train.inputs, rows), task.train.targets[:rows], weights).to("cpu", torch.float32)
+        with torch.no_grad(), evaluating(model), isolated_torch(0, "behaviour"), isolated_numpy(0, "behaviour"):
+            shape = called(model.float(), part.inputs).shape
+        rows_of_loss = RowRule(task, torch.device("cpu"), torch.float32).of_loss(part)
+        directions = torch.randn(shape, generator=torch_generator(0, "outputs of a loss"))
+        for scale in _SCALES:
+            row_loss, outputs = RowLoss(copied(loss).to("cpu")), (scale * directions).requires_grad_()
+            with isolated_torch(0, "behaviour"), isolated_numpy(0, "behaviour"):
+                value = row_loss(outputs, rows_of_loss)
+                (gradient,) = torch.autograd.grad(value, outputs)
+            numbers = value.detach(), gradient.norm(), (gradient * directions).sum()
+            found += [_text(float(number)) for number in numbers]
     return found
 
 

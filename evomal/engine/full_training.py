@@ -11,7 +11,7 @@ from torch import nn
 from evomal.checks import MOST_POINTS, seed_number, whole_number
 from evomal.engine.precision import Precision, check_precision, matmul_precision
 from evomal.engine.procedures import Judge, require_fitting, split_procedure
-from evomal.engine.resolve import resolve_device, resolve_loss
+from evomal.engine.resolve import copied, resolve_device, resolve_loss
 from evomal.engine.row_losses import RowLoss
 from evomal.engine.rows import without_row_outputs
 from evomal.engine.scores import CurvePoint, Reached, Score
@@ -148,7 +148,7 @@ def train(
     for one in tasks:  # all are checked before the first is trained
         recipe = one.recipe.for_steps(steps).changed(**changes)
         setup = TrainingSetup(one, recipe, seed, where, precision, channels_last, graphs)
-        trainings.append((setup, resolve_loss(trained_with, one).to(where)))
+        trainings.append((setup, copied(resolve_loss(trained_with, one)).to(where)))
         if procedure is not None:
             require_fitting(procedure, one.kind)
     scores = []

@@ -1,13 +1,17 @@
 """From names and factories to objects: device, loss and model of a training, with their checks."""
 
+import contextlib
+import copy
 import math
 import os
+import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from evomal.engine.few_rows import warn_of_few_rows
 from evomal.engine.logits import needs_no_warning, warn_of_probabilities
@@ -29,11 +33,12 @@ from evomal.losses.files import is_loss_file
 from evomal.losses.priors import PriorLoss
 from evomal.randomness import isolated_numpy, isolated_torch, torch_generator
 from evomal.tasks.data_checks import advice_on_gaps
-from evomal.tasks.inputs import count
+from evomal.tasks.inputs import called, count, first
+from evomal.tasks.model_trials import evaluating
 from evomal.tasks.models.base import BuiltInModel
 from evomal.tasks.task import Task
 from evomal.text import plural, short_repr, with_article
-from evomal.users_code import users_code
+from evomal.users_code import described, users_code
 
 _CHECKED: "weakref.WeakSet[Task]" = weakref.WeakSet()
 """Tasks whose functions are known to make independent models."""
@@ -75,6 +80,11 @@ def resolve_loss(loss: nn.Module | str | os.PathLike[str], task: Task) -> nn.Mod
     """Returns the loss itself, or the one of that name (`focal:gamma=3`) or file, for use on the task."""
     if isinstance(loss, nn.Module):
         module = loss
+        if is_own(loss) and any(parameter.requires_grad for parameter in loss.parameters()):
+            warnings.warn(
+                f"the parameters of the loss {type(loss).__name__} stay as they are: only the model's are trained",
+                stacklevel=1,  # one place for all callers, so that Python shows it once
+            )
     elif not isinstance(loss, str | os.PathLike):
         raise InputError(f"a loss must be a module, a name or a loss file but got {type(loss).__name__}")
     elif is_specified(str(loss)):
@@ -98,6 +108,24 @@ def loss_for_task(loss: nn.Module, task: Task) -> nn.Module:
     if isinstance(loss, PriorLoss | ExpressionLoss) and task.kind != "regression":
         return loss.on_task(class_priors(task))
     return loss.in_units(None) if isinstance(loss, Loss) and task.units is not None else loss
+
+
+def is_own(loss: object) -> bool:
+    """Whether a loss is a module that is not evomal's: it may keep a state, and its code may change."""
+    return isinstance(loss, nn.Module) and not isinstance(loss, Loss)
+
+
+def copied(loss: nn.Module, *, shares_parameters: bool = False) -> nn.Module:
+    """Returns a copy of a loss: what it keeps of one training must reach neither the next one nor the caller.
+
+    `shares_parameters`: whether the copy has the same parameters, which no training changes and which may be many.
+    """
+    try:
+        known = {id(parameter): parameter for parameter in loss.parameters()} if shares_parameters else {}
+        return copy.deepcopy(loss, known)
+    except Exception as error:
+        rule = "is copied for every training, as it may keep a state, but cannot be copied"
+        raise InputError(f"the loss {type(loss).__name__} {rule}: {described(error)}") from error
 
 
 def class_priors(task: Task) -> Tensor:
@@ -128,7 +156,9 @@ def initial_model(task: Task, seed: int, *purpose: str | int, reuse: nn.Module |
     else:
         model = _made_model(task, seed, *purpose)
         if not isinstance(model, BuiltInModel) and task not in _CHECKED:
-            check_independent(model, _made_model(task, seed, *purpose))
+            other = _made_model(task, seed, *purpose)
+            check_independent(model, other)
+            _check_training_outputs(other, task)
             _CHECKED.add(task)
         put_into_training_mode(model)
     if isinstance(model, BuiltInModel):
@@ -143,8 +173,11 @@ def _made_model(task: Task, seed: int, *purpose: str | int) -> nn.Module:
         isolated_numpy(seed, "model", *purpose),
     ):
         model: Any = task.model()
-    if not isinstance(model, nn.Module):
-        raise InputError(f"a task's model must make an nn.Module but made {with_article(type(model).__name__)}")
+        if not isinstance(model, nn.Module):
+            raise InputError(f"a task's model must make an nn.Module but made {with_article(type(model).__name__)}")
+        if any(is_lazy(parameter) for parameter in model.parameters()):  # which take their shapes from the first inputs
+            with torch.no_grad(), evaluating(model):
+                called(model, first(task.train.inputs, 2))
     return model
 
 
@@ -212,6 +245,26 @@ def check_independent(first: nn.Module, second: nn.Module) -> None:
                 "a task's model must make a fresh model at each call but made two that share the statistics of "
                 f"{name}: build it inside the function, or freeze it and put it into evaluation mode"
             )
+
+
+def _check_training_outputs(model: nn.Module, task: Task) -> None:
+    """Raise if a model gives a tensor in evaluation mode and something else in training mode, as with auxiliary heads.
+
+    The model's statistics may change. What it raises is left to the checks of its outputs, and to its trainings.
+    """
+    evaluated: Any = None
+    trained: Any = None
+    with contextlib.suppress(Exception, SystemExit), isolated_torch(0, "trial"), torch.no_grad():
+        samples = two_samples(model, task)
+        with evaluating(model):
+            evaluated = called(model, samples)
+        put_into_training_mode(model)
+        trained = called(model, samples)
+    if isinstance(evaluated, Tensor) and trained is not None and not isinstance(trained, Tensor):
+        raise InputError(
+            "a model must give the tensor of its outputs alone but in training mode gave "
+            f"{with_article(type(trained).__name__)}"
+        )
 
 
 def put_into_training_mode(model: nn.Module) -> None:

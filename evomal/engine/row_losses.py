@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from evomal.engine.resolve import class_priors, loss_for_task
+from evomal.engine.resolve import class_priors, copied, loss_for_task
 from evomal.engine.rows import Rows
 from evomal.engine.scores import TrialLoss
 from evomal.errors import InputError
@@ -218,7 +218,7 @@ class ModuleLosses:
 def prepared_loss(
     loss: TrialLoss, task: Task, device: torch.device, activation: str, *, is_extended: bool = False
 ) -> TrialLoss:
-    """Returns the loss for use on the task and the device, as a tree where it is one.
+    """Returns the loss for use on the task and the device: as a tree where it is one, else a copy.
 
     `is_extended`: whether the tree may use the extended space.
     """
@@ -228,7 +228,7 @@ def prepared_loss(
     tree = tree_of(module, activation, is_extended=is_extended)
     if tree is not None and uses_priors(tree.expression) and module.priors != tuple(class_priors(task).tolist()):
         tree = None  # the forest has the priors of the task
-    return tree or module.to(device)
+    return tree or copied(module).to(device)
 
 
 def tree_of(loss: nn.Module, activation: str = "identity", *, is_extended: bool = False) -> WeightedTree | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evomal.engine.device_memory import is_out_of_memory
+from evomal.engine.resolve import copied, is_own
 from evomal.engine.row_losses import LoadedLoss, StackLosses, prepared_loss
 from evomal.engine.scores import Fitness, Reached, Trial, diverged_fitness
 from evomal.engine.stacked import FEWEST_MEMBERS, Group, Member, TrialStack
@@ -173,7 +174,7 @@ class TrialRunner:
         results: list[list[Reached]], *, test: bool, watch: Watch | None, report: StepsDone | None,
     ) -> None:  # fmt: skip
         """Run the trials of one batch; it is in memory only until this method returns."""
-        grouped = [[trials[place] for place in places] for places in groups]
+        grouped = [[_with_own_loss(trials[place]) for place in places] for places in groups]
         places = [*itertools.chain(*groups)]
         options: dict[str, Any] = {
             "tested": set(horizons[-1:] if watch is None else horizons) if test else set(),
@@ -251,6 +252,13 @@ class TrialRunner:
         if self._plan.is_recurring and _are_trees(trials):
             key = self, stack.groups, stack.members, self._width(trials)
             self._kept.keep(key, stack, stack.groups * stack.members * self._plan.trial_bytes)
+
+
+def _with_own_loss(trial: Trial) -> Trial:
+    """Returns the trial with a copy of its loss, if that may keep a state, as it was before any training."""
+    if isinstance(trial.loss, WeightedTree) or not is_own(trial.loss):
+        return trial
+    return dataclasses.replace(trial, loss=copied(trial.loss, shares_parameters=True))
 
 
 def _are_trees(trials: Sequence[Trial]) -> bool:

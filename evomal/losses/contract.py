@@ -133,7 +133,7 @@ class BatchLoss(nn.Module, ABC):
             and target.dtype is torch.int64
             and (output.dtype is torch.float32 or output.dtype is torch.float64)
             and (weight is None or weight.shape == shape[1:])
-            and not torch.is_autocast_enabled(output.device.type)
+            and not _is_autocast_enabled(output.device.type)
         )
 
     # What samples cost. Logits are (samples, classes). Arguments have any dtype, as converting them here would copy
@@ -307,7 +307,11 @@ def to_compute_dtype(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 def _without_autocast(output: Tensor) -> contextlib.AbstractContextManager[Any]:
     device = output.device.type
     # Entering the context takes longer than checking whether it is needed.
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else contextlib.nullcontext()
+    return torch.autocast(device, enabled=False) if _is_autocast_enabled(device) else contextlib.nullcontext()
+
+
+def _is_autocast_enabled(device: str) -> bool:
+    return device != "meta" and torch.is_autocast_enabled(device)  # which raises for a device without autocast
 
 
 def _class_dim(output: Tensor) -> int:

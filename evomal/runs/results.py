@@ -259,7 +259,8 @@ class SearchResult(Displayed):
             >>> print(result.summary())  # doctest: +SKIP
         """
         counts = ", ".join(f"{count} {state}" for state, count in self.counts.items())
-        lines = [] if self.best is not None else [f"nothing survived: {counts}"]
+        found = f"nothing survived: {counts}" if counts else "nothing was tried: it ended before its first generation"
+        lines = [] if self.best is not None else [found]
         for label, text in self._facts(counts):
             lines += labelled(label, printable(text))
         if self.folder is not None:  # in one line, to be copied

@@ -247,6 +247,13 @@ class Task(TaskBuilders):
         return decoded_labels(values.long().numpy(), self.classes, self.outputs)
 
 
+def one_task(name: str, task: Any) -> Task:
+    """Return the task; raise for anything else, also for a list of tasks."""
+    if not isinstance(task, Task):
+        raise InputError(f"{name} must be a Task but got {short_repr(task)}")
+    return task
+
+
 def task_list(name: str, tasks: Any) -> list[Task]:
     """Return one task, or a list of tasks, as a list; raise for anything else."""
     found = [tasks] if isinstance(tasks, Task) else list(tasks) if isinstance(tasks, list | tuple) else []

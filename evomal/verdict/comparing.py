@@ -13,7 +13,7 @@ from evomal.runs.callbacks import SearchListener
 from evomal.settings import SearchSettings
 from evomal.tasks.metric_display import difference_unit
 from evomal.tasks.recipe import final_recipe
-from evomal.tasks.task import Task, task_list
+from evomal.tasks.task import Task, one_task, task_list
 from evomal.text import plural, short_repr
 from evomal.verdict.comparison import (
     Comparison,
@@ -110,7 +110,7 @@ def compare(
         seeds=seeds, search_seeds=search_seeds, tune_lr=tune_lr, tune_decay=tune_decay, rescale=rescale, preset=preset,
         settings=settings, folder=folder, progress=progress, listener=listener, jobs=jobs, **changes,
     )  # fmt: skip
-    (task,) = task_list("task", [task])
+    task = one_task("task", task)
     task = plan.judged(task)
     plan.require_decay(task)
     base, given = _given(task, losses, methods)
@@ -156,7 +156,7 @@ def transfer(
         ['mse', 'mae']
     """
     plan = ComparisonPlan.of(search_seeds=search_seeds, **options)
-    (to,) = task_list("to", [to])
+    to = one_task("to", to)
     plan.require_decay(to)
     sources = [] if source is None else task_list("source", source)
     if not sources and isinstance(losses, list | tuple | Mapping) and not losses:
@@ -221,7 +221,7 @@ def rate_curve(
         rule = "must be 1 unless methods search at each learning rate (search_each)"
         raise InputError(f"search_seeds {rule} but got {search_seeds}")
     plan = ComparisonPlan.of(search_seeds=search_seeds, rescale=False, **options)
-    (task,) = task_list("task", [task])
+    task = one_task("task", task)
     task = plan.judged(task)
     plan.require_decay(task)
     base, given = _given(task, losses, methods)

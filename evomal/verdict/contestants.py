@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from evomal.engine.behaviour import loss_values
 from evomal.engine.full_training import AnyLoss
 from evomal.engine.procedures import Procedure, require_fitting, split_procedure
 from evomal.engine.resolve import resolve_loss
@@ -40,10 +41,14 @@ class ComparedLoss:
     """What is done besides training with the loss."""
 
     @classmethod
-    def of(cls, module: nn.Module, formula: str | None = None, procedure: Procedure | None = None) -> "ComparedLoss":
-        """The loss with its formula and identity."""
+    def of(
+        cls, module: nn.Module, formula: str | None = None, procedure: Procedure | None = None, *, task: Task
+    ) -> "ComparedLoss":
+        """The loss with its formula and its identity on a task."""
         shown = formula or formula_of(module)
-        return cls(module, shown if procedure is None else f"{shown} + {procedure}", identity_of(module), procedure)
+        return cls(
+            module, shown if procedure is None else f"{shown} + {procedure}", identity_of(module, task), procedure
+        )
 
     @property
     def key(self) -> str:
@@ -93,7 +98,7 @@ def given_contestant(loss: AnyLoss, task: Task) -> Contestant:
     else:
         name = str(trained) if is_specified(str(trained)) else Path(trained).stem
     followed = "" if procedure is None else f"+{procedure}"
-    return Contestant(f"{name}{followed}", (ComparedLoss.of(module, procedure=procedure),))
+    return Contestant(f"{name}{followed}", (ComparedLoss.of(module, procedure=procedure, task=task),))
 
 
 def given_contestants(
@@ -146,8 +151,11 @@ def formula_of(module: nn.Module) -> str:
     return module.formula() if isinstance(module, Loss) else type(module).__name__
 
 
-def identity_of(module: nn.Module) -> str:
-    """Text that two losses share only if their documents, or all that can be seen of them, are equal."""
+def identity_of(module: nn.Module, task: Task) -> str:
+    """Text that two losses share only if their documents, or all that can be seen of them, are equal.
+
+    What cannot be seen, such as the code of a user's loss, shows in the values that it has for outputs of the task.
+    """
     if (description := _description(module)) is not None:
         return checksum(description)
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -161,6 +169,7 @@ def identity_of(module: nn.Module) -> str:
         },
         "losses": [description for part in module.modules() if (description := _description(part)) is not None],
         "tensors": digest(tensors.values(), " ".join(tensors)),
+        "values": loss_values(module, task),
     }
     return checksum(seen)
 

@@ -114,7 +114,9 @@ def _run_in(
 
 def _contestant(method: str, found: Sequence[Best | None], on: Task) -> Contestant:
     losses = [
-        None if best is None else ComparedLoss.of(loss_for_task(best.loss(), on), readable(best.genome, best.weights))
+        None
+        if best is None
+        else ComparedLoss.of(loss_for_task(best.loss(), on), readable(best.genome, best.weights), task=on)
         for best in found
     ]
     return Contestant(method, tuple(losses), tuple(None if best is None else best.fitness for best in found))

@@ -175,6 +175,20 @@ def test_a_difference_is_shown_also_where_the_baseline_is_the_best_known_loss(fo
     assert "over 10 searches;" in lines[0]
 
 
+def test_a_recommended_loss_that_was_not_compared_is_named():
+    """As searches try every known loss, whichever the campaign lists."""
+    task = read_result(DOCS / DATA / "searches.json").task("diabetes")
+    first, *others = task.searches
+    advised = (first.model_copy(update={"recommended": "tukey:c=0.1"}), *others)
+    head, _, *rows = (
+        [cell.strip() for cell in line.split("|")]
+        for line in summary_table([task.model_copy(update={"searches": advised})])
+    )
+    shown = {row[head.index("searched by")]: row[head.index("recommended: median, worst")] for row in rows}
+    assert shown["evomal (quick)"] == "not compared: tukey:c=0.1"
+    assert shown["evomal (thorough)"] == "0.691, 0.691 (0 learned)"
+
+
 def test_the_worst_recommended_loss_is_compared_with_the_baseline():
     task, name = read_result(DOCS / DATA / "searches.json").task("diabetes"), "evomal (thorough)"
 

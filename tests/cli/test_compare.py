@@ -38,6 +38,10 @@ def test_losses_are_compared_recorded_and_resumed(run, tmp_path):  # noqa: F811
     assert again == {key: value for key, value in first.items() if key != "command"}
     assert Comparison.from_dict(first).verdicts["huber"].kind == "undecided"
     assert (tmp_path / "mine" / "trainings.jsonl").read_bytes() == log
+    code, _, err = run(*[one if one != "huber,mae" else "huber" for one in arguments])
+    assert code == 0
+    assert f"evomal: replaced {tmp_path / 'mine' / 'comparison.json'}, which was of another command" in err
+    assert (tmp_path / "mine" / "trainings.jsonl").read_bytes() == log
     assert set(first) == {
         "format", "version", "task", "record", "metric", "higher_is_better", "steps", "milestones", "seeds",
         "search_seeds", "tune_lr", "rates", "baseline", "entries", "verdicts", "tuning", "command",

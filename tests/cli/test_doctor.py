@@ -52,10 +52,11 @@ def test_what_is_missing_is_said_with_its_remedy(run, tmp_path, monkeypatch):
     assert "triton is not installed\n" in out
     assert "  numba on cpu: agree with torch (" in out
     assert "  mnist: missing: evomal data fetch mnist\n" in out
+    assert f"  boston: missing: put boston_house_prices.csv into {tmp_path / 'boston'}\n" in out
     assert "  ray: without ray: pip install 'evomal[ray]'\n" in out
     assert "  search: installed\n" in out
     assert "    pip install 'evomal[many]'\n" in out
-    assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("Data in "))
+    assert all(len(line) <= 80 for line in out.splitlines() if str(tmp_path) not in line)
 
 
 def wrong_values(*arguments):

@@ -1,5 +1,7 @@
 """Models of users' functions: pretrained ones, frozen and not, and functions that do not make a fresh one."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -144,3 +146,34 @@ def test_functions_are_called_once_more_to_see_whether_models_are_fresh():
     assert len(calls) == 4
     TaskData(task, RECIPE, EngineSettings(device="cpu"), seed=0, device=torch.device("cpu"))
     assert len(calls) == 6
+
+
+def test_lazy_layers_take_their_shapes_from_the_data():
+    def lazy():
+        return nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.Tanh(), nn.LazyLinear(1))
+
+    task = dataclasses.replace(regression(lazy), recipe=RECIPE)
+    first, again, other = (initial_model(task, seed) for seed in (0, 0, 1))
+    states = [nn.utils.parameters_to_vector(model.parameters()) for model in (first, again, other)]
+    assert torch.equal(states[0], states[1])
+    assert not torch.equal(states[0], states[2])
+    assert int(dict(first.named_buffers())["1.num_batches_tracked"]) == 0
+    engine = Engine(task, seed=0, settings=EngineSettings(device="cpu", meta_steps=2, training_steps=5))
+    ((score,),) = engine.run_trials([Trial(LOSS, 0.02, 3)])
+    assert score.validation == pytest.approx(train(task, LOSS, seed=3, steps=5, lr=0.02, device="cpu").validation)
+
+
+class WithAuxiliary(nn.Module):
+    """Gives a second head's outputs in training mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return (self.layer(x), self.layer(x)) if self.training else self.layer(x)
+
+
+def test_a_model_that_gives_a_tuple_in_training_mode_is_refused():
+    with pytest.raises(InputError, match="the tensor of its outputs alone but in training mode gave a tuple"):
+        train(regression(WithAuxiliary), LOSS, steps=2, device="cpu")

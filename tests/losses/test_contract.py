@@ -433,3 +433,14 @@ def test_the_caller_s_random_state_is_untouched():
         if name != "neural":  # its start is drawn here, from a generator of the test's own
             make()(draw(0, 6, CLASSES), class_indices((6, CLASSES)))
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_on_the_meta_device_a_loss_has_a_shape(kind):
+    target = torch.zeros(5, 1) if kind == "regression" else torch.zeros(5, dtype=torch.int64)
+    output = torch.zeros(5, 1 if kind == "regression" else 3)
+    for reduction, shape in (("mean", ()), ("none", (5,))):
+        loss = (SquaredErrorLoss if kind == "regression" else CrossEntropyLoss)(kind=kind, reduction=reduction)
+        found = loss(output.to("meta"), target.to("meta"))
+        assert found.device.type == "meta"
+        assert found.shape[: len(shape)] == shape

@@ -150,3 +150,4 @@ def test_a_printed_result_is_its_summary():
         "rivals       mse 0.668, mae diverged (one training each)",
         "ended        done, after 1.0 s",
     ]
+    assert replace(nothing, history=()).summary().startswith("nothing was tried: it ended before its first generation")

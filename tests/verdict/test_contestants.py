@@ -181,3 +181,73 @@ def test_what_a_search_finds_is_used_as_the_task_it_is_used_on_needs_it():
     for on, units in ((source, None), (other, None), (raw, source.units)):
         ((contestant,),) = searched_contestants(["taylorglo"], source, [(settings, None)], on=on, search_seeds=1)
         assert contestant.losses[0].loss.units == units
+
+
+class Scaled(torch.nn.Module):
+    """Cross-entropy of outputs times a number that no attribute shows."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self._hidden = {"factor": factor}
+
+    def forward(self, output, target):
+        return torch.nn.functional.cross_entropy(output * self._hidden["factor"], target)
+
+
+def results_of(losses, folder):
+    found = compare(classification(), losses=losses, seeds=2, rescale=False, folder=folder, **SHORT)
+    return {name: found.entry(name).costs(higher_is_better=False)[0] for name in losses}
+
+
+def test_a_folder_has_no_results_of_another_loss_that_looks_alike(tmp_path):
+    first = results_of({"own": Scaled(1.0)}, tmp_path / "one")
+    assert results_of({"own": Scaled(1.0)}, tmp_path / "one") == first
+    other = results_of({"own": Scaled(-1.0)}, tmp_path / "one")
+    assert other == results_of({"own": Scaled(-1.0)}, tmp_path / "other") != first
+    both = results_of({"plus": Scaled(1.0), "minus": Scaled(-1.0)}, tmp_path / "both")
+    assert both == {"plus": first["own"], "minus": other["own"]}
+    assert results_of({"minus": Scaled(-1.0), "plus": Scaled(1.0)}, tmp_path / "both") == both
+
+
+class Annealed(torch.nn.Module):
+    """A loss that counts its calls, and is nothing after some of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.own = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, output, target):
+        self.calls += 1
+        return torch.nn.functional.cross_entropy(output, target) * (self.calls < 4) * self.own
+
+
+@pytest.mark.filterwarnings("ignore:the parameters of the loss Annealed")
+@pytest.mark.parametrize("mode", ["stacked", "looped"])
+def test_the_state_of_a_loss_is_that_of_its_training(tmp_path, mode):
+    loss, task = Annealed(), classification()
+    alone = [evomal.train(task, loss, seed=seed, steps=5, device="cpu").test for seed in (1000, 1001)]
+    assert alone == [evomal.train(task, loss, seed=seed, steps=5, device="cpu").test for seed in (1000, 1001)]
+    options = {"seeds": 2, "rescale": False, "population_mode": mode, **SHORT}
+    logs = set()
+    for _ in range(2):  # the second one has its results from the folder
+        found = compare(task, losses={"own": loss}, folder=tmp_path, **options)
+        assert found.entry("own").costs(higher_is_better=False)[0] == pytest.approx(alone)
+        logs.add((tmp_path / "trainings.jsonl").read_bytes())
+    assert len(logs) == 1
+    assert (loss.calls, loss.own.grad) == (0, None)
+
+
+def test_the_parameters_of_a_loss_are_said_to_stay_as_they_are():
+    with pytest.warns(UserWarning, match="the parameters of the loss Annealed stay as they are: only the model's are"):
+        evomal.train(classification(), Annealed(), steps=2, device="cpu")
+
+
+def test_a_loss_that_cannot_be_copied_is_refused():
+    class Open(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.ones(2, requires_grad=True) * 2
+
+    with pytest.raises(InputError, match="the loss Open is copied for every training, as it may keep a state, but"):
+        evomal.train(classification(), Open(), steps=2, device="cpu")

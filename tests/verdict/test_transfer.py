@@ -73,5 +73,5 @@ def test_rates_are_checked(rates):
 
 
 def test_a_rate_curve_needs_a_task():
-    with pytest.raises(InputError, match=r"^task must be a Task or a list of tasks but got \['diabetes'\]$"):
+    with pytest.raises(InputError, match=r"^task must be a Task but got 'diabetes'$"):
         rate_curve("diabetes", rates=[0.1], losses=["mae"], **SMALL)

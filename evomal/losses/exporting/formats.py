@@ -43,6 +43,10 @@ def to_sympy(loss: Loss) -> Any:
     return form.xreplace({symbol: (symbol - mean) / scale for symbol in (TARGET_SYMBOL, PREDICTION_SYMBOL)})
 
 
+_OF_ONNX = ("classes", "probabilities")
+"""The options of `to_onnx`, the only ones of any format."""
+
+
 def to_onnx(loss: Loss, classes: int | None = None, probabilities: bool = False) -> bytes:
     """Returns a serialised graph from (output, target) to the loss, for any number of samples.
 
@@ -167,6 +171,6 @@ def export(loss: Loss, to: str = "python", **options: Any) -> Any:
         raise InputError(f"a loss with prior or blogp must have the priors of its classes to be exported to {to}")
     if isinstance(loss, ExpressionLoss) and to == "onnx" and PROGRESS in loss.expression.tokens:
         raise InputError("a loss with t cannot be exported to onnx: a graph takes no progress of the training")
-    if options and to != "onnx":
-        raise InputError(f"{to} has no option {next(iter(options))!r}")
+    if unknown := [name for name in options if to != "onnx" or name not in _OF_ONNX]:
+        raise InputError(f"{to} has no option {unknown[0]!r}")
     return FORMATS[to](loss, **options)
