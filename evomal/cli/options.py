@@ -98,8 +98,12 @@ class SettingsOptions:
             if self.config
             else SearchSettings.preset(self.preset or "quick")
         )
-        device = [] if self.device is None else [f"device={self.device}"]
-        return chosen.with_texts([*(self.changes or []), *texts, *device])
+        own = [*texts, *([] if self.device is None else [f"device={self.device}"])]
+        given = {text.partition("=")[0] for text in own}
+        for change in self.changes or []:
+            if (name := change.partition("=")[0].strip()) in given:
+                raise InputError(f"{name} is given by --set and by --{name.replace('_', '-')}: give it once")
+        return chosen.with_texts([*(self.changes or []), *own])
 
     @property
     def preset_name(self) -> str:

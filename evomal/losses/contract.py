@@ -327,7 +327,7 @@ def _as_rows(tensor: Tensor, class_dim: int) -> Tensor:
 
 def _result_dtype(output: Tensor, target: Tensor) -> torch.dtype:
     dtype = torch.promote_types(output.dtype, target.dtype) if target.is_floating_point() else output.dtype
-    if dtype != torch.float64 and torch.is_autocast_enabled(output.device.type):
+    if dtype != torch.float64 and _is_autocast_enabled(output.device.type):
         return torch.float32
     return dtype
 

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from evomal.cli.app import app
-from evomal.cli.options import listed, settings_help, split_losses, split_rates
+from evomal.cli.options import SettingsOptions, listed, settings_help, split_losses, split_rates
 from evomal.errors import InputError
 from evomal.methods.baseline import strong_rivals
 from evomal.settings import SearchSettings
@@ -89,3 +89,11 @@ def test_a_path_with_commas_is_one_loss(tmp_path):
     assert len(split_losses([str(file)], regression())) == 2
     file.touch()
     assert split_losses([str(file)], regression()) == [str(file)]
+
+
+@pytest.mark.parametrize(("change", "texts"), [("device=cuda", ()), ("seed_with = huber", ("seed_with=mae",))])
+def test_a_setting_is_not_given_twice(change, texts):
+    options = SettingsOptions(preset=None, config=None, changes=[change], device="cpu")
+    name = change.partition("=")[0].strip()
+    with pytest.raises(InputError, match=f"^{name} is given by --set and by --{name.replace('_', '-')}: give it once$"):
+        options.settings(*texts)

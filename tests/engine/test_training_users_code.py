@@ -30,7 +30,7 @@ def test_what_a_loss_raises(error):
     assert str(caught.value) == (
         f"training on {regression().name} failed: {type(error).__name__}: {message} ({__file__}, line {line})"
     )
-    assert caught.value.__cause__ is error
+    assert repr(caught.value.__cause__) == repr(error)  # of the copy of the loss that the training has
 
 
 @pytest.mark.parametrize("outcome", [None, 1.0, torch.tensor(1.0), torch.ones(2, requires_grad=True)])
