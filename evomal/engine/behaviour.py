@@ -21,6 +21,7 @@ BEHAVIOUR = ("model_outputs", "metric_value")
 _ROWS = 64
 _DIGITS = 3  # other machines and other numbers of threads change the seventh
 _SCALES = (0.1, 1.0, 10.0, 100.0)  # of the outputs, as losses may differ far out only
+_DIGITS_OF_LOSSES = 5  # which may differ by a factor near one; on another machine they may be trained again
 
 
 def behaviour(task: Task, module: nn.Module) -> dict[str, str]:
@@ -74,7 +75,7 @@ def loss_values(loss: nn.Module, task: Task) -> list[str]:
                 value = row_loss(outputs, rows_of_loss)
                 (gradient,) = torch.autograd.grad(value, outputs)
             numbers = value.detach(), gradient.norm(), (gradient * directions).sum()
-            found += [_text(float(number)) for number in numbers]
+            found += [_text(float(number), _DIGITS_OF_LOSSES) for number in numbers]
     return found
 
 
@@ -84,5 +85,5 @@ def _is_own(metric: Metric) -> bool:
     return any(map(_is_own, members)) if members else not metric.is_known
 
 
-def _text(value: float) -> str:
-    return f"{value:.{_DIGITS}g}" if math.isfinite(value) else "not finite"
+def _text(value: float, digits: int = _DIGITS) -> str:
+    return f"{value:.{digits}g}" if math.isfinite(value) else "not finite"

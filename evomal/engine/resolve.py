@@ -254,7 +254,10 @@ def _check_training_outputs(model: nn.Module, task: Task) -> None:
     """
     evaluated: Any = None
     trained: Any = None
-    with contextlib.suppress(Exception, SystemExit), isolated_torch(0, "trial"), torch.no_grad():
+    with (
+        contextlib.suppress(Exception, SystemExit), isolated_torch(0, "trial"), isolated_numpy(0, "trial"),
+        torch.no_grad(),
+    ):  # fmt: skip
         samples = two_samples(model, task)
         with evaluating(model):
             evaluated = called(model, samples)
