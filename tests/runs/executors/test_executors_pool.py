@@ -288,8 +288,16 @@ def test_a_comparison_is_that_of_one_process(cluster, tmp_path, monkeypatch):
 
 
 class Deadly(nn.L1Loss):
+    """Kills every process but the one that has made it, which looks at what the loss computes."""
+
+    def __init__(self):
+        super().__init__()
+        self.home = os.getpid()
+
     def forward(self, output, target):
-        os.kill(os.getpid(), signal.SIGKILL)
+        if os.getpid() != self.home:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(output, target)
 
 
 def test_a_loss_that_kills_its_workers_ends_a_comparison_in_a_sentence_after_the_others(cluster, tmp_path):
