@@ -4,7 +4,6 @@
 curves: those are in the folders of the cells.
 """
 
-import json
 import math
 import statistics
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
+from evomal.campaigns.layout import laid_out, rounded
 from evomal.engine import Score
 from evomal.engine.left_out import LeftOut
 from evomal.errors import InputError
@@ -30,8 +30,6 @@ LEARNED = "learned"
 """The value of `recommended` if a search recommends its own loss."""
 LONGEST = 64_000_000
 """Bytes of the file of a result."""
-_DIGITS = 7  # significant, of what is written
-
 
 Read = TypeVar("Read", bound=BaseModel)
 
@@ -240,7 +238,7 @@ class MeasuredTask(FrozenModel):
     def recommended_means(self, contestant: str) -> list[float] | None:
         """The mean test cost of what each search recommends; None where that is nothing, or was not compared."""
         cells = self.searches_of(contestant)
-        if not cells or any(cell.recommended is None for cell in cells) or self.recommended_only(contestant):
+        if not cells or any(cell.recommended is None for cell in cells) or self.not_compared(contestant):
             return None
         own = self.search_means(contestant)
         return [
@@ -248,7 +246,7 @@ class MeasuredTask(FrozenModel):
             for mean, cell in zip(own, cells, strict=True)
         ]
 
-    def recommended_only(self, contestant: str) -> list[str]:
+    def not_compared(self, contestant: str) -> list[str]:
         """The known losses that searches recommend and the comparison does not have: they try more than it may list."""
         advised = {cell.recommended for cell in self.searches_of(contestant)} - {None, LEARNED, *self.known_losses}
         return sorted(map(str, advised))
@@ -327,8 +325,8 @@ class CampaignResult(FrozenModel):
 
     def text(self) -> str:
         """The result as JSON text, one line for each search and row, with seven significant digits."""
-        content = _rounded(self.model_dump(mode="json", exclude_defaults=True))
-        return _laid_out({"format": self.format, "version": self.version, **content}) + "\n"
+        content = rounded(self.model_dump(mode="json", exclude_defaults=True))
+        return laid_out({"format": self.format, "version": self.version, **content}) + "\n"
 
 
 def read_result(path: Path) -> CampaignResult:
@@ -374,32 +372,3 @@ def _trained(loss: TrainedLoss, cell: ComparisonCell) -> Trained:
         )
     )  # fmt: skip
     return Trained(loss.formula, math.nan if loss.lr is None else loss.lr, loss.factor, scores, loss.weight_decay)
-
-
-def _rounded(value: Any) -> Any:
-    """The value with its numbers rounded: more digits are noise, and differ from machine to machine."""
-    if isinstance(value, dict):
-        return {key: _rounded(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_rounded(entry) for entry in value]
-    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
-
-
-_LONG_LISTS = ("tasks", "searches", "rows")
-
-
-def _laid_out(value: dict[str, Any], indent: str = "") -> str:
-    """JSON with one line for each entry of the lists that grow, so that a difference of two files can be read."""
-    inner = indent + " "
-    parts = []
-    for key, entry in value.items():
-        if key in _LONG_LISTS and isinstance(entry, list) and entry and isinstance(entry[0], dict):
-            is_nested = key == "tasks"
-            lines = [_laid_out(one, inner + " ") if is_nested else json.dumps(one, ensure_ascii=False) for one in entry]
-            shown = ("[\n" + ",\n".join(f"{inner} {line}" for line in lines)) + f"\n{inner}]"
-        elif key == "comparison" and isinstance(entry, dict):
-            shown = _laid_out(entry, inner)
-        else:
-            shown = json.dumps(entry, ensure_ascii=False)
-        parts.append(f"{inner}{json.dumps(key)}: {shown}")
-    return "{\n" + ",\n".join(parts) + f"\n{indent}}}"

@@ -124,7 +124,7 @@ def _summary_cells(task: MeasuredTask) -> Iterator[tuple[str, ...]]:
         means, advised = task.search_means(name), task.recommended_means(name)
         learned = sum(cell.recommended == LEARNED for cell in task.searches_of(name))
         if advised is None:
-            missing = ", ".join(task.recommended_only(name))
+            missing = ", ".join(task.not_compared(name))
             used = missing and f"not compared: {missing}"
         else:
             used = f"{_median(advised, task)}, {value_text(max(advised), task)} ({learned} learned)"
